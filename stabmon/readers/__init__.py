@@ -1,0 +1,1 @@
+"""Readers turn a recorded file into snapshots. One file per format."""
