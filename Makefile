@@ -1,0 +1,53 @@
+# Two commands do all the set-up: `make demo` and `make test`. Both are quick when repeated.
+# `make demo ARGS="--json"`: the last line of output is the JSON.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt
+PYTEST := $(BIN)/python -m pytest
+TAPS := tests/taps
+TRAINING := $(wildcard tests/test_demo.py tests/test_examples.py tests/test_huggingface.py tests/test_monitor.py)
+
+# Two busy threads on a small machine cost minutes.
+export OMP_NUM_THREADS ?= 1
+MAKEFLAGS += --no-print-directory
+
+.PHONY: demo test check format test-unit test-taps test-training clean
+
+demo: .venv/ready
+	@$(BIN)/stabmon demo $(ARGS)
+
+test: check test-unit test-taps test-training
+
+check: .venv/ready-to-test
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+format: .venv/ready-to-test
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+test-unit: .venv/ready-to-test
+	@$(PYTEST) tests $(addprefix --ignore=,$(TAPS) $(TRAINING)) $(ARGS)
+
+test-taps: .venv/ready-to-test
+	@$(PYTEST) $(TAPS) $(ARGS)
+
+test-training: .venv/ready-to-test
+	@$(PYTEST) $(TRAINING) $(ARGS)
+
+clean:
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache
+
+.venv/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("stabmon needs Python 3.11 or newer: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@echo "Installing into .venv, about a minute the first time." >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(PIP) --upgrade pip hatchling editables
+	@$(PIP) --editable ".[torch]"
+	@touch $@
+
+.venv/ready-to-test: .venv/ready
+	@$(PIP) --editable ".[huggingface]" --group dev
+	@touch $@
