@@ -14,6 +14,12 @@ from stabmon.catalog import STATISTICS, Array
 Severity = Literal["info", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 RunState = Literal["running", "finished", "failed", "stopped", "preempted"]
+RUN_STATES: tuple[RunState, ...] = ("running", "finished", "failed", "stopped", "preempted")
+
+PART_FAILED = "part_failed"
+"""Kind of the event that a part was dropped because it raised; detail: `part`, `error`."""
+DROPPED_ROWS = "dropped_rows"
+"""Kind of the event that steps were lost on their way to the host; detail: `count`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,86 @@
+"""The pipeline: a snapshot goes to every alarm, then with their alerts to every sink. Live and replay share it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+from stabmon.detectors import Detector
+from stabmon.records import PART_FAILED, Alert, Event, Run, RunState, Snapshot
+from stabmon.sinks import Sink
+
+_logger = logging.getLogger("stabmon")
+
+
+class Judge(Protocol):
+    """Turns snapshots into alerts; `detectors.alarm.Alarm` is one."""
+
+    @property
+    def name(self) -> str: ...
+
+    def judge(self, snapshot: Snapshot) -> list[Alert]:
+        """The alerts that this snapshot raises or clears."""
+        ...
+
+
+_Part = TypeVar("_Part", Judge, Sink)
+_Result = TypeVar("_Result")
+
+
+class Pipeline:
+    """Never raises: a part that does is logged once with its traceback, dropped, and told to the sinks as an event."""
+
+    def __init__(self, run: Run, alarms: Sequence[Judge], sinks: Sequence[Sink]) -> None:
+        self.run = run
+        self.alerts: list[Alert] = []
+        """All so far, in order."""
+        self._alarms = list(alarms)
+        self._sinks = list(sinks)
+        self._open = tuple(sinks)
+        self._failed: list[Event] = []
+
+    def feed(self, snapshot: Snapshot, events: Sequence[Event] = ()) -> list[Alert]:
+        """The alerts that the snapshot raised or cleared, after every sink has them.
+
+        A failed alarm is told with this feed, a failed sink with the next: by then others have had this one.
+        """
+        alerts = [alert for alarm in tuple(self._alarms) for alert in self._judge(alarm, snapshot)]
+        self.alerts += alerts
+        told = [*events, *self._failed]
+        self._failed = []
+        for sink in tuple(self._sinks):
+            self._guard(self._sinks, sink, snapshot, partial(sink.emit, snapshot, alerts, told))
+        return alerts
+
+    def close(self, state: RunState) -> None:
+        """The run is over: every sink, a dropped one too, flushes and lets go. A second call does nothing."""
+        for sink in self._open:
+            try:
+                sink.close(state)
+            except Exception:  # the others must still be closed
+                _logger.exception("stabmon: %s failed while closing", sink.name)
+        self._alarms, self._sinks, self._open = [], [], ()
+
+    def _judge(self, alarm: Judge, snapshot: Snapshot) -> list[Alert]:
+        return self._guard(self._alarms, alarm, snapshot, partial(alarm.judge, snapshot)) or []
+
+    def _guard(
+        self, parts: list[_Part], part: _Part, snapshot: Snapshot, call: Callable[[], _Result]
+    ) -> _Result | None:
+        try:
+            return call()
+        except Exception as error:  # a broken part must stop neither the others nor training
+            _logger.exception("stabmon: %s failed at step %d and is dropped", part.name, snapshot.step)
+            parts.remove(part)
+            detail = {"part": part.name, "error": type(error).__name__}
+            self._failed.append(Event(snapshot.step, snapshot.time, PART_FAILED, detail))
+            return None
+
+
+def build(run: Run, detectors: Sequence[Detector], sinks: Sequence[Sink]) -> Pipeline:
+    """The pipeline of live and replay alike: each detector behind an alarm."""
+    from stabmon.detectors.alarm import Alarm
+
+    return Pipeline(run, [Alarm(detector, run.name) for detector in detectors], sinks)

@@ -1,0 +1,75 @@
+"""Every setting, with its default and what it allows. Given in code, or by the environment as `STABMON_<NAME>`."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_PREFIX = "STABMON_"
+
+
+class Settings(BaseSettings):
+    """Frozen; build it with `Settings.of`, whose errors are written for users. A description says what is allowed."""
+
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, env_ignore_empty=True, frozen=True, extra="forbid")
+
+    every: int = Field(10, ge=1, description="a whole number of steps, 1 or more")
+    """Steps between readings of the per-layer values; the cheap scalars are read every step."""
+    probe_every: int = Field(50, ge=1, description="a whole number of steps, 1 or more")
+    """Steps between readings of the output change on the fixed probe."""
+    dense_steps: int = Field(50, ge=0, description="a whole number of steps, 0 or more")
+    """Everything is read every step for this many steps, in a run that starts at step 0."""
+    folder: Path | None = Field(None, description="a folder")
+    """Where run logs go; None: the framework's own output folder, else `./stabmon-runs`."""
+    run: str | None = Field(
+        None,
+        pattern=r"^[^/\\.\x00-\x1f][^/\\\x00-\x1f]{0,127}$",
+        description="a name of 1 to 128 characters without slashes, that does not begin with a dot",
+    )
+    """Name of the run: its run log's file name and the `run` label; None: made from the tracker, SLURM or the date."""
+    serve: bool = Field(True, description="true or false")
+    """Whether /metrics is served from this process."""
+    host: str = Field("127.0.0.1", min_length=1, description="an address or host name of this machine")
+    """Where to listen."""
+    port: int | None = Field(None, ge=0, le=65535, description="a free port from 1 to 65535, or 0 for any")
+    """A given port must be free; None: 7466, or any free one where that is taken."""
+    linger_seconds: float = Field(0.0, ge=0, le=3600, description="seconds from 0 to 3600")
+    """How long to keep serving after the run ended, so that a scraper sees the final values. A script that nobody
+    scrapes must not hang, hence 0; two scrape intervals (35) suit a run under Prometheus."""
+    log: bool = Field(True, description="true or false")
+    """Whether to write a run log."""
+    disabled: bool = Field(False, description="true or false")
+    """Attach nothing at all."""
+
+    @classmethod
+    def of(cls, **given: Any) -> Settings:
+        """Settings from what was given, over the environment, over the defaults.
+
+        ValueError: a name that is no setting, or a value that is not allowed; it says which, and what to do.
+        """
+        unknown = [name for name in given if name not in cls.model_fields]
+        if unknown:
+            raise ValueError(_unknown(unknown[0]))
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            wrong = {str(e["loc"][0]): e["input"] for e in error.errors()}
+            raise ValueError("; ".join(_refusal(name, value, given) for name, value in wrong.items())) from None
+
+
+def _unknown(name: str) -> str:
+    near = get_close_matches(name, Settings.model_fields, n=1)
+    guess = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"unknown setting {name!r}{guess}; the settings are: {', '.join(Settings.model_fields)}"
+
+
+def _refusal(name: str, value: object, given: dict[str, Any]) -> str:
+    """One sentence: where the value came from, the value, what is allowed, what to do."""
+    field = Settings.model_fields[name]
+    shown = f"{name}={value!r}" if name in given else f"environment variable {_PREFIX}{name.upper()}={value}"
+    otherwise = "to let stabmon choose" if field.default is None else f"for the default, {field.default}"
+    return f"{shown} is not allowed: it takes {field.description}. Leave it out {otherwise}"

@@ -1,0 +1,93 @@
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from stabmon.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"STABMON_{name.upper()}", raising=False)
+
+
+def test_the_defaults() -> None:
+    assert Settings.of().model_dump() == {
+        "every": 10,
+        "probe_every": 50,
+        "dense_steps": 50,
+        "folder": None,
+        "run": None,
+        "serve": True,
+        "host": "127.0.0.1",
+        "port": None,
+        "linger_seconds": 0.0,
+        "log": True,
+        "disabled": False,
+    }
+
+
+def test_given_stands_over_environment_over_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STABMON_EVERY", "7")
+    monkeypatch.setenv("STABMON_PROBE_EVERY", "70")
+    monkeypatch.setenv("STABMON_FOLDER", "logs")
+    monkeypatch.setenv("STABMON_DISABLED", "1")
+    settings = Settings.of(every=3)
+    assert (settings.every, settings.probe_every, settings.dense_steps) == (3, 70, 50)
+    assert (settings.folder, settings.disabled) == (Path("logs"), True)
+
+
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STABMON_PORT", "")
+    assert Settings.of().port is None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"every": 0}, "every=0 is not allowed: it takes a whole number of steps, 1 or more. Leave it out .* 10$"),
+        ({"every": -5}, "every=-5 is not allowed"),
+        ({"every": "often"}, "every='often' is not allowed"),
+        ({"probe_every": 0}, "probe_every=0 is not allowed"),
+        ({"dense_steps": -1}, "dense_steps=-1 is not allowed: it takes a whole number of steps, 0 or more"),
+        ({"port": 65536}, "port=65536 is not allowed: it takes a free port from 1 to 65535"),
+        ({"run": "a/b"}, "run='a/b' is not allowed: it takes a name"),
+        ({"run": ".."}, "run='..' is not allowed"),
+        ({"run": "a\nb"}, "run='a.nb' is not allowed"),
+        ({"run": "x" * 129}, "run='x+' is not allowed"),
+        ({"linger_seconds": float("nan")}, "linger_seconds=nan is not allowed"),
+    ],
+)
+def test_a_refused_value_is_named_with_what_is_allowed(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        Settings.of(**given)
+    assert not isinstance(caught.value, ValidationError)
+
+
+def test_a_refused_variable_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STABMON_EVERY", "0")
+    with pytest.raises(ValueError, match=r"^environment variable STABMON_EVERY=0 is not allowed: it takes a whole"):
+        Settings.of(probe_every=5)
+
+
+def test_two_refused_values_are_both_named() -> None:
+    with pytest.raises(ValueError, match="every=0 is not allowed.*; port=-1 is not allowed"):
+        Settings.of(every=0, port=-1)
+
+
+def test_an_unknown_name_gets_the_nearest_one_and_the_whole_list() -> None:
+    names = ", ".join(Settings.model_fields)
+    with pytest.raises(ValueError, match=f"^unknown setting 'evry' .did you mean 'every'.; the settings are: {names}$"):
+        Settings.of(evry=3)
+
+
+def test_settings_cannot_be_changed_afterwards() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Settings.of().every = 3
+
+
+def test_a_run_name_of_128_characters_with_spaces_is_allowed() -> None:
+    name = "llama 7b, lr 3e-3 " + "x" * 110
+    assert len(name) == 128
+    assert Settings.of(run=name).run == name
