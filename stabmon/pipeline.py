@@ -60,7 +60,7 @@ class Pipeline:
             try:
                 sink.close(state)
             except Exception:  # the others must still be closed
-                _logger.exception("stabmon: %s failed while closing", sink.name)
+                _logger.exception("%s failed while closing", sink.name)
         self._alarms, self._sinks, self._open = [], [], ()
 
     def _judge(self, alarm: Judge, snapshot: Snapshot) -> list[Alert]:
@@ -72,7 +72,7 @@ class Pipeline:
         try:
             return call()
         except Exception as error:  # a broken part must stop neither the others nor training
-            _logger.exception("stabmon: %s failed at step %d and is dropped", part.name, snapshot.step)
+            _logger.exception("%s failed at step %d and is dropped; training goes on", part.name, snapshot.step)
             parts.remove(part)
             detail = {"part": part.name, "error": type(error).__name__}
             self._failed.append(Event(snapshot.step, snapshot.time, PART_FAILED, detail))

@@ -78,7 +78,9 @@ def test_two_refused_values_are_both_named() -> None:
 
 def test_an_unknown_name_gets_the_nearest_one_and_the_whole_list() -> None:
     names = ", ".join(Settings.model_fields)
-    with pytest.raises(ValueError, match=f"^unknown setting 'evry' .did you mean 'every'.; the settings are: {names}$"):
+    with pytest.raises(
+        ValueError, match=f"^unknown setting 'evry' .did you mean 'every'..; the settings are: {names}$"
+    ):
         Settings.of(evry=3)
 
 
