@@ -135,6 +135,8 @@ class Finding:
     """Numbers behind it, by statistic or plain name."""
     since: int
     """Step at which it began."""
+    site: Site | None = None
+    """Where to look first, when a finding of the whole model has such a place; None = the site that was asked about."""
 
 
 @dataclass(frozen=True, slots=True)

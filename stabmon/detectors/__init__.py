@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from stabmon.records import Finding, Snapshot
 from stabmon.catalog import Array
+from stabmon.records import Finding, Snapshot
 
 
 class Detector(Protocol):
