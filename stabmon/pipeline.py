@@ -8,6 +8,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from stabmon.detectors import Detector
+from stabmon.detectors.alarm import Alarm
 from stabmon.records import PART_FAILED, Alert, Event, Run, RunState, Snapshot
 from stabmon.sinks import Sink
 
@@ -81,6 +82,4 @@ class Pipeline:
 
 def build(run: Run, detectors: Sequence[Detector], sinks: Sequence[Sink]) -> Pipeline:
     """The pipeline of live and replay alike: each detector behind an alarm."""
-    from stabmon.detectors.alarm import Alarm
-
     return Pipeline(run, [Alarm(detector, run.name) for detector in detectors], sinks)
