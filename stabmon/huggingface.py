@@ -1,0 +1,67 @@
+"""Hugging Face Trainer: `Trainer(..., callbacks=[StabilityCallback()])`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from stabmon.detectors import Detector
+from stabmon.monitor import Monitor
+from stabmon.settings import Settings
+from stabmon.sinks import Sink
+
+
+class StabilityCallback(TrainerCallback):
+    """Watches a Trainer's run with a `Monitor`, made when training begins.
+
+    The loss is what the model's own forward returned; gradients are read before the Trainer clips them. Run logs go to
+    `<output_dir>/stabmon` unless a folder is given. Takes what `Monitor` takes, but for model and optimizer; wrong
+    settings raise here, a taken port or a folder that cannot be written in `trainer.train()`, before the first step.
+    """
+
+    def __init__(
+        self, *, detectors: Iterable[Detector] | None = None, sinks: Iterable[Sink] = (), **settings: Any
+    ) -> None:
+        Settings.of(**settings)
+        self._detectors = None if detectors is None else list(detectors)
+        self._sinks = list(sinks)
+        self._settings = settings
+        self.monitor: Monitor | None = None
+        """Watches the current or latest run; None before the first."""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._close("stopped")  # a run that ended in an exception, or with another batch size, never said so
+        model: nn.Module = kwargs["model"]
+        optimizer: Optimizer = kwargs["optimizer"]
+        settings = dict(self._settings)
+        if Settings.of(**settings).folder is None:
+            settings["folder"] = Path(args.output_dir) / "stabmon"
+        self.monitor = Monitor(
+            model,
+            optimizer,
+            detectors=self._detectors,
+            sinks=self._sinks,
+            framework="huggingface",
+            start_step=state.global_step,
+            **settings,
+        )
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if self.monitor:
+            self.monitor.step()
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._close("finished")
+
+    def _close(self, state: Any) -> None:
+        if self.monitor:
+            self.monitor.close(state)

@@ -1,0 +1,168 @@
+"""What a model consists of, for us: its norm layers and its blocks, found once before the first step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from stabmon.records import Site
+
+_NORM_CLASS = re.compile(
+    r"(rms|layer|scale|zero.?centered|l2|qk)_?norm(?!al)|norm(1d|gated|head|act)?$|^ln$|(^|_)ln(_|$)", re.IGNORECASE
+)
+_OTHER_NORMS = (nn.GroupNorm, nn.modules.batchnorm._NormBase)
+_EPSILONS = ("eps", "variance_epsilon", "epsilon", "layer_norm_eps", "norm_eps")
+
+
+@dataclass(frozen=True)
+class Norm:
+    """One norm layer over the last `width` features of its input."""
+
+    name: str
+    module: nn.Module
+    width: int | None
+    """None: taken from the input's last dimension."""
+    centred: bool
+    """LayerNorm subtracts the mean, RMSNorm does not."""
+    eps: float
+    offset: float
+    """gamma_eff = weight + offset; 1 in models that learn gamma - 1 (Gemma)."""
+
+    def gamma(self) -> Tensor | None:
+        """What it multiplies the normalised input by, float32[width]; None = 1."""
+        weight = getattr(self.module, "weight", None)
+        return weight.detach().float().reshape(-1) + self.offset if isinstance(weight, Tensor) else None
+
+    def beta(self) -> Tensor | None:
+        """What it adds afterwards, float32[width]; None = 0."""
+        bias = getattr(self.module, "bias", None)
+        return bias.detach().float().reshape(-1) if isinstance(bias, Tensor) else None
+
+
+def find_norms(model: nn.Module) -> list[Norm]:
+    """Every LayerNorm and RMSNorm, hand-written ones included; ValueError when there is none."""
+    norms = [_examine(name, module) for name, module in model.named_modules() if _is_norm(module)]
+    if not norms:
+        others = sorted({type(m).__name__ for m in model.modules() if isinstance(m, _OTHER_NORMS)})
+        seen = f"; its {', '.join(others)} cannot be watched yet" if others else ""
+        raise ValueError(
+            f"model={type(model).__name__}: no norm layer found (looked for LayerNorm, RMSNorm and classes named like "
+            f"them{seen}). stabmon watches networks with such layers; is this the network, or a wrapper around it?"
+        )
+    return norms
+
+
+def _is_norm(module: nn.Module) -> bool:
+    if isinstance(module, nn.LayerNorm | nn.RMSNorm):
+        return True
+    if isinstance(module, _OTHER_NORMS) or any(True for _ in module.children()):
+        return False
+    flat = all(p.ndim <= 1 for p in module.parameters(recurse=False))
+    return flat and (bool(_NORM_CLASS.search(type(module).__name__)) or _epsilon(module) is not None)
+
+
+def _epsilon(module: nn.Module) -> float | None:
+    found = (getattr(module, name, None) for name in _EPSILONS)
+    return next((value for value in found if isinstance(value, float)), None)
+
+
+def _examine(name: str, module: nn.Module) -> Norm:
+    weight = getattr(module, "weight", None)
+    width = weight.numel() if isinstance(weight, Tensor) else None
+    if isinstance(module, nn.LayerNorm):
+        width = int(torch.Size(module.normalized_shape).numel())
+    eps = _epsilon(module)
+    if eps is None:
+        eps = torch.finfo(torch.float32).eps
+    if isinstance(module, nn.LayerNorm | nn.RMSNorm) or not isinstance(weight, Tensor):
+        centred = isinstance(module, nn.LayerNorm) or "layer" in type(module).__name__.lower()
+        return Norm(name, module, width, centred, eps, 0.0)
+    centred, offset = _try_out(module, weight)
+    return Norm(name, module, width, centred, eps, offset)
+
+
+@torch.no_grad()
+def _try_out(module: nn.Module, weight: Tensor) -> tuple[bool, float]:
+    """(centred, offset) of a hand-written norm, from what it does to one random input."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 8, weight.numel(), generator=generator).to(weight.device, weight.dtype)
+    # `forward`, not a call: nobody's hooks are to see this input.
+    y, shifted = (module.forward(value).float() for value in (x, x + 4))
+    centred = bool((y - shifted).abs().max() < 0.1 * y.abs().max() + 1e-3)
+    x = x.float() - x.float().mean(-1, keepdim=True) * centred
+    unit = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-12)
+    # The slope of the output over the normalised input, per feature: a bias drops out.
+    unit_c, y_c = (v - v.mean(1, keepdim=True) for v in (unit, y))
+    gamma = (unit_c * y_c).sum((0, 1)) / unit_c.square().sum((0, 1))
+    return centred, float((gamma - weight.float()).mean().round().clamp(0, 1))
+
+
+def find_blocks(model: nn.Module, norms: Sequence[Norm]) -> list[str]:
+    """Names of the repeated blocks: the members of the outermost lists of modules that hold norm layers."""
+    names = {norm.name for norm in norms}
+    lists: dict[str, list[str]] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ModuleList | nn.Sequential) and name not in names:
+            children = [_join(name, child) for child, _ in module.named_children()]
+            members = [c for c in children if any(n.startswith(c + ".") for n in names)]
+            if members and not any(_inside(name, outer) for outer in lists):
+                lists[name] = members
+            elif members and (outer := next(o for o in lists if _inside(name, o))) and len(lists[outer]) == 1:
+                del lists[outer]  # a list of one is a wrapper, not a stack of blocks
+                lists[name] = members
+    return [member for members in lists.values() for member in members]
+
+
+def _join(name: str, child: str) -> str:
+    return f"{name}.{child}" if name else child
+
+
+def _inside(name: str, outer: str) -> bool:
+    return outer == "" or name.startswith(outer + ".")
+
+
+def norm_sites(called: Sequence[str], blocks: Iterable[str]) -> dict[str, Site]:
+    """Site of each norm, given the norms' names in the order in which the first forward called them."""
+    owner = {name: next((b for b in blocks if name.startswith(b + ".")), None) for name in called}
+    order = list(dict.fromkeys(block for block in owner.values() if block))
+    number = {block: i for i, block in enumerate(order)}
+    inside = [i for i, name in enumerate(called) if owner[name]]
+    sites: dict[str, Site] = {}
+    taken: set[tuple[int, str]] = set()
+    for i, name in enumerate(called):
+        block = owner[name]
+        if block:
+            layer, role = number[block], _role(name[len(block) + 1 :])
+        elif inside:
+            after = i > inside[0]
+            layer, role = (len(order) - 1, "final") if after else (0, "embedding")
+        else:
+            layer, role = i, _role(name)
+        if (layer, role) in taken:
+            role = _role(name)
+        taken.add((layer, role))
+        sites[name] = Site(name, layer, role)
+    return sites
+
+
+def _role(path: str) -> str:
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", path)
+    return re.sub(r"[^a-z0-9]+", "_", snake.lower()).strip("_") or "norm"
+
+
+def group_parameters(
+    parameters: Iterable[str], blocks: Sequence[str], norms: Mapping[str, Site]
+) -> dict[Site, list[str]]:
+    """Parameter names by block; those outside the blocks by the module that owns them."""
+    layer = {block: site.layer for name, site in norms.items() for block in blocks if name.startswith(block + ".")}
+    groups: dict[Site, list[str]] = {}
+    for name in parameters:
+        block = next((b for b in blocks if name.startswith(b + ".")), None)
+        module = name.rpartition(".")[0] or name
+        site = Site(block, layer.get(block), "block") if block else norms.get(module, Site(module, None, _role(module)))
+        groups.setdefault(site, []).append(name)
+    return groups

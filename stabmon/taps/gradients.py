@@ -1,0 +1,118 @@
+"""Signal 3: gradients per block and in total, complete and before clipping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Variable
+
+from stabmon.records import Site
+from stabmon.taps import Due
+from stabmon.taps.hooks import Hook
+
+
+class Groups:
+    """Parameters by block: sums one number per parameter into one per block, on the device."""
+
+    def __init__(self, parameters: Mapping[str, nn.Parameter], groups: Mapping[Site, Sequence[str]]) -> None:
+        self.sites = tuple(groups)
+        self.names = [name for names in groups.values() for name in names]
+        self.parameters = [parameters[name] for name in self.names]
+        self.device = self.parameters[0].device
+        self._block_of = [i for i, names in enumerate(groups.values()) for _ in names]
+        self._index: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
+
+    def sum_of_squares(self, tensors: Sequence[Tensor | None]) -> Tensor:
+        """float32[block] of one tensor per parameter; Inf where a value is not finite, NaN where a block has none."""
+        present = [(i, _dense(t)) for i, t in enumerate(tensors) if t is not None]
+        if not present:
+            return torch.full((len(self.sites),), torch.nan, device=self.device)
+        norms = torch._foreach_norm([t for _, t in present], 2, dtype=torch.float32)
+        squares = torch.stack([norm.to(self.device) for norm in norms]).square()
+        squares = torch.where(squares.isfinite(), squares, torch.inf)
+        blocks, empty = self._blocks(tuple(i for i, _ in present))
+        return empty.index_add(0, blocks, squares)
+
+    def _blocks(self, present: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Block of each present parameter, and what to add to: 0 where a block has one, NaN elsewhere."""
+        if present not in self._index:
+            blocks = [self._block_of[i] for i in present]
+            empty = [0.0 if i in set(blocks) else float("nan") for i in range(len(self.sites))]
+            self._index[present] = torch.tensor(blocks).to(self.device), torch.tensor(empty).to(self.device)
+        return self._index[present]
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    return tensor.coalesce().values() if tensor.is_sparse else tensor
+
+
+class Gradients:
+    """Reads `.grad` when a backward pass has ended, the last one of the step counting.
+
+    The end is seen by a callback that the autograd engine runs after everything; it is queued once more from within
+    itself because DDP and FSDP finish their reductions in callbacks of the same kind.
+    """
+
+    name = "gradients"
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self._due = Due(layers=True)
+        self._squares: Tensor | None = None
+        self._error: Exception | None = None
+        self._queued = False
+        hook = Hook(self._accumulated, self._fail)
+        self._handles = [p.register_post_accumulate_grad_hook(hook) for p in groups.parameters if p.requires_grad]
+
+    def columns(self) -> Sequence[tuple[str, Site]]:
+        return [*(("grad_sq", site) for site in self._groups.sites), ("total_grad_sq", Site(""))]
+
+    def arm(self, due: Due) -> None:
+        self._due = due
+        self._squares = None
+
+    def before_step(self) -> None:
+        """Called before the optimizer steps: where no backward's end was seen (compiled autograd), read here."""
+        if self._squares is None:
+            self._measure()
+
+    def read(self) -> Tensor:
+        if self._error is not None:
+            raise self._error
+        if self._squares is None:
+            return torch.full((len(self._groups.sites) + 1,), torch.nan, device=self._groups.device)
+        squares = self._squares
+        total = squares.nan_to_num(0.0, posinf=torch.inf).sum().reshape(1)
+        return torch.cat((squares if self._due.layers else torch.full_like(squares, torch.nan), total))
+
+    def detach(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._squares = None
+
+    def _fail(self, error: Exception) -> None:
+        self._error = error
+
+    def _accumulated(self, parameter: Any) -> None:
+        if torch.compiler.is_compiling() or self._queued:
+            return
+        self._queued = True
+        Variable._execution_engine.queue_callback(self._once_more)
+
+    def _once_more(self) -> None:
+        Variable._execution_engine.queue_callback(self._ended)
+
+    def _ended(self) -> None:
+        self._queued = False
+        try:
+            self._measure()
+        except Exception as error:  # it would come out of the user's backward()
+            self._error = error
+
+    @torch.no_grad()
+    def _measure(self) -> None:
+        self._squares = self._groups.sum_of_squares([p.grad for p in self._groups.parameters])

@@ -1,0 +1,31 @@
+"""A hook that stays with its own model: copies and pickles of the model get one that does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+
+class Hook:
+    """Calls `do`; an exception goes to `failed` once and silences it, since one in a hook would end the training."""
+
+    def __init__(self, do: Callable[..., None], failed: Callable[[Exception], None]) -> None:
+        self._do: Callable[..., None] | None = do
+        self._failed = failed
+
+    def __call__(self, *args: Any) -> None:
+        if self._do is None:
+            return
+        try:
+            self._do(*args)
+        except Exception as error:
+            self._do = None
+            self._failed(error)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
+        return nullcontext().__exit__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # From the standard library, so that the pickle loads where stabmon is not installed.
+        return getattr, (nullcontext(), "__exit__")

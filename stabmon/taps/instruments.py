@@ -1,0 +1,163 @@
+"""All taps on one model: attached before its first forward, read once per optimizer step."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from stabmon.records import PART_FAILED, Event, Layout, Site, Snapshot
+from stabmon.taps import Due, Tap
+from stabmon.taps.anatomy import find_blocks, find_norms, group_parameters, norm_sites
+from stabmon.taps.baselines import Baselines
+from stabmon.taps.forward import Forward
+from stabmon.taps.gradients import Gradients, Groups
+from stabmon.taps.loss import Loss
+from stabmon.taps.norms import Norms
+from stabmon.taps.output_change import OutputChange
+from stabmon.taps.pack import Pack
+from stabmon.taps.updates import Updates
+
+MAX_PROBE_TOKENS = 512
+
+_log = logging.getLogger("stabmon")
+_TIMES: Sequence[tuple[str, Site]] = (("step_seconds", Site("")), ("monitor_seconds", Site("")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ticket:
+    """What travels with a row: it is known on the host when the row is sent."""
+
+    step: int
+    time: float
+    seconds: tuple[float, float]
+    layout: Layout
+
+
+class Instruments:
+    """Reads every tap, sends the packed vector off, and gives back the snapshots that have arrived.
+
+    A tap that fails is logged once, dropped (its values are NaN from then on) and told as an event.
+    """
+
+    def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+        norms, parameters = find_norms(model), _held(model, optimizers)
+        device = next(iter(parameters.values())).device
+        blocks = find_blocks(model, norms)
+        groups = group_parameters(parameters, blocks, norm_sites([norm.name for norm in norms], blocks))
+        held = Groups(parameters, groups)
+        self._forward = Forward(model, partial(_log.error, "stabmon: watching the model's forward failed: %r"))
+        self._norms = Norms(norms, blocks, self._forward, device)
+        self._gradients = Gradients(held)
+        self._updates = Updates(held, optimizers, self._gradients.before_step)
+        self._loss = Loss(self._forward, device)
+        self._output = OutputChange(
+            model, groups, lambda: self._forward.first, lambda: self._first_targets, self._updates.weights_before,
+            MAX_PROBE_TOKENS,
+        )  # fmt: skip
+        self._taps: list[Tap] = [self._loss, self._norms, self._gradients, self._updates, self._output]
+        self._alive = list(self._taps)
+        self._baselines = Baselines(self._forward)
+        self._first_targets: Tensor | None = None
+        self._parameters = list(parameters)
+        self._blocks = blocks
+        self._pack = Pack(device)
+        self._layout: Layout | None = None
+        self._widths: Mapping[str, int] = {}
+        self.failures: list[Event] = []
+        """Taps that failed since this was last emptied."""
+
+    @property
+    def blocks(self) -> Sequence[str]:
+        """Names of the model's blocks."""
+        return self._blocks
+
+    @property
+    def dropped(self) -> int:
+        """Rows that were lost because the device was too far behind."""
+        return self._pack.dropped
+
+    def arm(self, due: Due) -> None:
+        """Prepare for the coming step."""
+        self._forward.new_step()
+        for tap in self._alive:
+            tap.arm(due)
+
+    def collect(
+        self, step: int, loss: Tensor | float | None, targets: Tensor | None, seconds: tuple[float, float]
+    ) -> list[Snapshot]:
+        """Read the finished step; returns the snapshots that are here, usually with this one on a CPU."""
+        now = time.time()
+        self._loss.give(loss)
+        if self._layout is None and targets is not None:
+            self._first_targets = targets.detach().clone()
+        values = {tap.name: self._read(tap, step, now) for tap in tuple(self._alive)}
+        if self._layout is None:
+            self._settle()
+        assert self._layout is not None
+        row = torch.cat([self._or_nan(tap, values.get(tap.name)) for tap in self._taps])
+        self._pack.ship(_Ticket(step, now, seconds, self._layout), row, self._baselines.targets(targets))
+        return self.arrived()
+
+    def arrived(self, wait: bool = False) -> list[Snapshot]:
+        """Snapshots that have reached the host, in step order."""
+        snapshots = []
+        for ticket, values, targets in self._pack.arrived(wait):
+            host = np.array(ticket.seconds, dtype=np.float32)
+            whole = np.concatenate((values, self._baselines.score(targets), host))
+            snapshots.append(Snapshot(ticket.step, ticket.time, whole, ticket.layout))
+        return snapshots
+
+    def detach(self) -> None:
+        """Leave the model and the optimizers as they were found."""
+        for tap in self._taps:
+            tap.detach()
+        self._forward.detach()
+
+    def _read(self, tap: Tap, step: int, now: float) -> Tensor | None:
+        try:
+            return tap.read()
+        except Exception as error:
+            _log.exception("stabmon: %s failed at step %d and is dropped; training goes on", tap.name, step)
+            self._alive.remove(tap)
+            tap.detach()
+            detail = {"part": tap.name, "error": type(error).__name__}
+            self.failures.append(Event(step, now, PART_FAILED, detail))
+            return None
+
+    def _or_nan(self, tap: Tap, values: Tensor | None) -> Tensor:
+        return torch.full((self._widths[tap.name],), torch.nan, device=self._pack.device) if values is None else values
+
+    def _settle(self) -> None:
+        """The first step is over: the forward's order, and with it the layout, are known."""
+        columns = {tap.name: tap.columns() for tap in self._taps}
+        self._widths = {name: len(found) for name, found in columns.items()}
+        norms = self._norms.sites
+        if unseen := self._norms.unseen:
+            _log.warning("stabmon: not called in the first step's forward, so not watched: %s", ", ".join(unseen))
+        groups = group_parameters(self._parameters, self._blocks, norms)
+        sites = {site.name: site for site in (*norms.values(), *groups)}
+        every = [*(c for found in columns.values() for c in found), *self._baselines.columns, *_TIMES]
+        self._layout = Layout(tuple((statistic, site.name) for statistic, site in every), tuple(sites.values()))
+        self._forward.settle()
+        self._norms.settle()
+
+
+def _held(model: nn.Module, optimizers: Iterable[Optimizer]) -> dict[str, nn.Parameter]:
+    """The model's trainable parameters that an optimizer holds, by name; ValueError when there is none."""
+    ids = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+    found = {name: p for name, p in model.named_parameters() if p.requires_grad and id(p) in ids}
+    if not found:
+        raise ValueError(
+            f"optimizer: holds none of the {sum(1 for _ in model.parameters())} parameters of "
+            f"model={type(model).__name__}; pass the optimizer that was built from this model's parameters "
+            "(after moving or wrapping it), and the model that it trains"
+        )
+    return found

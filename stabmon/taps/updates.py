@@ -1,0 +1,101 @@
+"""Weights, updates and learning rate around the optimizer's step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from stabmon.records import Site
+from stabmon.taps import Due
+from stabmon.taps.gradients import Groups
+from stabmon.taps.hooks import Hook
+
+
+class Updates:
+    """Copies the weights before the optimizer's first step since `arm`, and compares after the last one.
+
+    What is compared is theta_{t+1} - theta_t as it happened: decay, clipping and skipped steps included.
+    """
+
+    name = "updates"
+
+    def __init__(self, groups: Groups, optimizers: Sequence[Optimizer], before_step: Callable[[], None]) -> None:
+        self._groups = groups
+        self._before_step = before_step
+        self._due = Due(layers=True)
+        self._copies: list[Tensor] = []
+        self._copied = False
+        self._stepped = False
+        self._rate: float | Tensor | None = None
+        self._error: Exception | None = None
+        self._handles = [
+            handle
+            for optimizer in optimizers
+            for handle in (
+                optimizer.register_step_pre_hook(Hook(self._before, self._fail)),
+                optimizer.register_step_post_hook(Hook(self._after, self._fail)),
+            )
+        ]
+
+    def columns(self) -> Sequence[tuple[str, Site]]:
+        whole = Site("")
+        per_block = [(statistic, site) for statistic in ("weight_sq", "update_sq") for site in self._groups.sites]
+        return [*per_block, ("learning_rate", whole), ("skipped_steps", whole)]
+
+    def arm(self, due: Due) -> None:
+        self._due = due
+        self._copied = self._stepped = False
+
+    def weights_before(self) -> Mapping[str, Tensor] | None:
+        """Parameter name -> its value before the step; None if this step took no copy."""
+        return dict(zip(self._groups.names, self._copies, strict=True)) if self._copied else None
+
+    @torch.no_grad()
+    def read(self) -> Tensor:
+        if self._error is not None:
+            raise self._error
+        device = self._groups.device
+        layers = torch.full((2 * len(self._groups.sites),), torch.nan, device=device)
+        if self._due.layers and self._copied:
+            moved = torch._foreach_sub(self._groups.parameters, self._copies)
+            layers = torch.cat((self._groups.sum_of_squares(self._copies), self._groups.sum_of_squares(moved)))
+        rate = torch.nan if self._rate is None or not self._stepped else self._rate
+        rest = [_on(device, rate), _on(device, 0.0 if self._stepped else 1.0)]
+        return torch.cat((layers, torch.stack(rest)))
+
+    def detach(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._copies = []
+
+    def _fail(self, error: Exception) -> None:
+        self._error = error
+
+    @torch.no_grad()
+    def _before(self, optimizer: Optimizer, *_: Any) -> None:
+        if self._stepped:
+            return
+        self._before_step()
+        rate = optimizer.param_groups[0]["lr"]
+        self._rate = rate.detach().clone() if isinstance(rate, Tensor) else rate  # schedulers change it in place
+        if not self._copied and (self._due.layers or self._due.probe):
+            if not self._copies:
+                self._copies = [
+                    torch.empty_like(p, memory_format=torch.preserve_format) for p in self._groups.parameters
+                ]
+            torch._foreach_copy_(self._copies, [p.detach() for p in self._groups.parameters])
+            self._copied = True
+
+    def _after(self, optimizer: Optimizer, *_: Any) -> None:
+        self._stepped = True
+
+
+def _on(device: torch.device, value: float | Tensor) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.detach().to(device, torch.float32, non_blocking=True).reshape(())
+    return torch.full((), value, device=device)
