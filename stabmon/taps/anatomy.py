@@ -106,14 +106,16 @@ def find_blocks(model: nn.Module, norms: Sequence[Norm]) -> list[str]:
     names = {norm.name for norm in norms}
     lists: dict[str, list[str]] = {}
     for name, module in model.named_modules():
-        if isinstance(module, nn.ModuleList | nn.Sequential) and name not in names:
-            children = [_join(name, child) for child, _ in module.named_children()]
-            members = [c for c in children if any(n.startswith(c + ".") for n in names)]
-            if members and not any(_inside(name, outer) for outer in lists):
-                lists[name] = members
-            elif members and (outer := next(o for o in lists if _inside(name, o))) and len(lists[outer]) == 1:
-                del lists[outer]  # a list of one is a wrapper, not a stack of blocks
-                lists[name] = members
+        if not isinstance(module, nn.ModuleList | nn.Sequential) or name in names:
+            continue
+        children = [_join(name, child) for child, _ in module.named_children()]
+        members = [c for c in children if any(n.startswith(c + ".") for n in names)]
+        around = [outer for outer in lists if _inside(name, outer)]
+        if any(len(lists[outer]) > 1 for outer in around) or not members:
+            continue
+        for outer in around:  # a list of one is a wrapper, not a stack of blocks
+            del lists[outer]
+        lists[name] = members
     return [member for members in lists.values() for member in members]
 
 
