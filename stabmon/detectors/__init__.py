@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from stabmon.catalog import Array
+from stabmon.detectors.context_stall import ContextStall
+from stabmon.detectors.nonfinite import NonFinite
+from stabmon.detectors.residual_blowup import ResidualBlowup
 from stabmon.records import Finding, Snapshot
 
 
@@ -25,3 +28,8 @@ class Detector(Protocol):
     def explain(self, site: int) -> Finding:
         """Evidence, cause and remedies of the site at that index. Only called while its score is >= 1."""
         ...
+
+
+def default_detectors() -> list[Detector]:
+    """A fresh one of each, worst failure first."""
+    return [NonFinite(), ContextStall(), ResidualBlowup()]
