@@ -35,6 +35,7 @@ class Server:
             log_config=None,
             log_level="warning",
             access_log=False,
+            server_header=False,
             lifespan="off",
             loop="asyncio",
             ws="none",

@@ -1,0 +1,154 @@
+import http.client
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from stabmon.server.thread import DEFAULT_PORT, Server, bind
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def get(url: str, path: str) -> tuple[int, bytes]:
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=10)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server(lambda: b"stabmon_step 3\n", port=free_port())
+    yield made
+    made.stop()
+
+
+def test_it_serves_from_the_moment_it_exists(server: Server) -> None:
+    assert get(server.url, "/metrics") == (200, b"stabmon_step 3\n")
+
+
+def test_a_given_port_is_used(server: Server) -> None:
+    assert server.url == f"http://127.0.0.1:{server.port}"
+
+
+def test_a_given_port_that_is_taken_is_refused_by_number_with_advice(server: Server) -> None:
+    with pytest.raises(OSError, match=f"port={server.port} is taken on 127.0.0.1; give another, or leave it out"):
+        Server(lambda: b"", port=server.port)
+
+
+def test_without_a_port_a_taken_default_gives_another_one() -> None:
+    first = bind("127.0.0.1", None)  # the default port, or another where something on this machine has it
+    with first, bind("127.0.0.1", None) as second:
+        assert second.getsockname()[1] not in (DEFAULT_PORT, first.getsockname()[1])
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "203.0.113.7"])
+def test_a_foreign_address_is_refused_with_advice(host: str) -> None:
+    with pytest.raises(OSError, match=f"host='{host}' is no address of this machine .*; 127.0.0.1 serves this machine"):
+        bind(host, None)
+
+
+def test_an_ipv6_address_is_written_in_brackets() -> None:
+    server = Server(lambda: b"six", host="::1", port=0)
+    try:
+        assert server.url == f"http://[::1]:{server.port}"
+        assert get(server.url, "/metrics") == (200, b"six")
+    finally:
+        server.stop()
+
+
+def test_stop_frees_the_port_and_ends_the_thread_and_may_come_twice() -> None:
+    before = threading.active_count()
+    server = Server(lambda: b"", port=0)
+    assert get(server.url, "/healthz")[0] == 200
+    assert threading.active_count() == before + 1
+    server.stop()
+    server.stop()
+    assert threading.active_count() == before
+    bind("127.0.0.1", server.port).close()
+
+
+def test_signal_handlers_stay_as_they_were(server: Server) -> None:
+    get(server.url, "/healthz")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_requests_leave_no_word_in_the_log(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        get(server.url, "/metrics")
+        get(server.url, "/nothing")
+    assert [r.getMessage() for r in caplog.records if r.name.startswith("uvicorn")] == []
+
+
+def test_a_rendering_that_fails_is_a_500_and_the_server_lives_on(caplog: pytest.LogCaptureFixture) -> None:
+    def metrics() -> bytes:
+        raise RuntimeError("broken")
+
+    server = Server(metrics, port=0)
+    try:
+        assert get(server.url, "/metrics")[0] == 500
+        assert get(server.url, "/healthz")[0] == 200
+    finally:
+        server.stop()
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    lines = (
+        "import os, sys, urllib.request; from stabmon.server.thread import Server\n"
+        "server = Server(lambda: b'x', port=0)\n"
+        "assert urllib.request.urlopen(server.url + '/metrics').read() == b'x'\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", lines + code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("", 0), ("sys.exit(3)", 3), ("1 / 0", 1), ("import signal; os.kill(os.getpid(), signal.SIGTERM)", -15)],
+)
+def test_a_script_that_forgets_to_stop_it_ends_as_it_would_without(code: str, status: int) -> None:
+    ended = run(code)
+    assert ended.returncode == status
+    assert ended.stdout == ""
+    assert ("ZeroDivisionError" in ended.stderr) == (status == 1)
+    assert ended.stderr == "" or status == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_worker_does_not_hold_the_port() -> None:
+    ended = run(
+        "ready, done = os.pipe(), os.pipe()\n"
+        "if os.fork() == 0:\n"
+        "    os.write(ready[1], b'.'); os.read(done[0], 1); os._exit(0)\n"
+        "os.read(ready[0], 1)\n"
+        "port = server.port; server.stop()\n"
+        "Server(lambda: b'', port=port).stop()  # taken, were the child still listening\n"
+        "os.write(done[1], b'.'); os.wait(); print('free')"
+    )
+    assert (ended.returncode, ended.stdout) == (0, "free\n"), ended.stderr
+
+
+def test_importing_it_does_not_import_the_web_framework() -> None:
+    code = "import sys, stabmon.server.thread; print({'fastapi', 'uvicorn'} & set(sys.modules))"
+    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert out == "set()\n"
