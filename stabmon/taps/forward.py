@@ -21,16 +21,16 @@ class Forward:
     def __init__(self, model: nn.Module, failed: Callable[[Exception], None]) -> None:
         self.training = False
         self.root: nn.Module | None = None
-        self.first: Call | None = None
-        """Arguments of the first training call, as given (references, not copies)."""
-        self.on_first: Callable[[Call], None] | None = None
         self.last: Call | None = None
-        """Arguments of the latest training call."""
+        """The latest training call."""
         self.loss_sum: Tensor | None = None
         """Sum of the losses that the root returned in this step's training calls (Hugging Face models)."""
         self.losses = 0
         self.output_width: int | None = None
         """Last dimension of the root's output: the vocabulary, for a language model."""
+        self._model = model
+        self._first: Call | None = None
+        self._called = False
         self._pre = Hook(self._before, failed)
         self._post = Hook(self._after, failed)
         self._handles = {
@@ -46,6 +46,11 @@ class Forward:
         for module in [m for m in self._handles if m is not self.root]:
             for handle in self._handles.pop(module):
                 handle.remove()
+
+    def take_first(self) -> Call | None:
+        """The first training call, once: it is let go of, since it holds a whole batch."""
+        call, self._first = self._first, None
+        return call
 
     def new_step(self) -> None:
         """Forget the finished step's losses."""
@@ -64,7 +69,7 @@ class Forward:
             for handle in handles:
                 handle.remove()
         self._handles.clear()
-        self.training, self.first, self.last, self.loss_sum = False, None, None, None
+        self.training, self._first, self.last, self.loss_sum = False, None, None, None
 
     def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self.root is None:
@@ -73,11 +78,9 @@ class Forward:
             return
         self.training = module.training and torch.is_grad_enabled()
         if self.training:
-            self.last = Call(args, dict(kwargs))
-            if self.first is None:
-                self.first = self.last
-                if self.on_first is not None:
-                    self.on_first(self.last)
+            self.last = Call(args, dict(kwargs), None if module is self._model else module)
+            if not self._called:
+                self._called, self._first = True, self.last
 
     def _after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if module is not self.root or not self.training or in_backward():

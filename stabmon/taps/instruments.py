@@ -25,8 +25,6 @@ from stabmon.taps.output_change import OutputChange
 from stabmon.taps.pack import Pack
 from stabmon.taps.updates import Updates
 
-MAX_PROBE_TOKENS = 512
-
 _log = logging.getLogger("stabmon")
 _TIMES: Sequence[tuple[str, Site]] = (("step_seconds", Site("")), ("monitor_seconds", Site("")))
 
@@ -59,9 +57,8 @@ class Instruments:
         self._updates = Updates(held, optimizers, self._gradients.before_step)
         self._loss = Loss(self._forward, device)
         self._output = OutputChange(
-            model, groups, lambda: self._forward.first, lambda: self._first_targets, self._updates.weights_before,
-            MAX_PROBE_TOKENS,
-        )  # fmt: skip
+            model, groups, self._forward.take_first, lambda: self._first_targets, self._updates.weights_before
+        )
         self._taps: list[Tap] = [self._loss, self._norms, self._gradients, self._updates, self._output]
         self._alive = list(self._taps)
         self._baselines = Baselines(self._forward)
