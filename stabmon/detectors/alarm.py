@@ -37,6 +37,11 @@ class Alarm:
         self._quiet_until = 0
         self._loudest = -1
 
+    @property
+    def name(self) -> str:
+        """The detector's."""
+        return self.detector.name
+
     def judge(self, snapshot: Snapshot) -> list[Alert]:
         """The alerts of this step: raised, changed in severity, or cleared; mostly none."""
         scores = self.detector.score(snapshot)

@@ -102,8 +102,8 @@ class ResidualBlowup:
         )
         return Finding(
             severity="critical" if overshoots else "warning",
-            action=f"is blowing up: a norm's input grows as step^{exponent:.1f} since step {since}. Cut to {slower} now, "
-            f"or go back to before step {since}; {cost}",
+            action=f"is blowing up: a norm's input grows as step^{exponent:.1f} since step {since}. Cut to {slower} "
+            f"now, or go back to before step {since}; {cost}",
             cause="The residual stream grows faster than any steady drift of the weights (step^2) explains; the final "
             "norm scales it away, so neither the loss nor the gradient shows it yet.",
             remedies=(
