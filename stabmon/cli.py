@@ -116,14 +116,13 @@ def _replay(path: Path, console: Console) -> dict[str, Any]:
     for snapshot, events in recorded.feeds():
         pipeline.feed(snapshot, events)
     pipeline.close(recorded.state)
-    alerts = [alert_summary(alert) for alert in pipeline.alerts]
-    console.print(
-        f"Run {recorded.run.name} ({recorded.state}): {screen.steps} steps, {len(alerts)} alerts.", markup=False
-    )
+    raised = sum(alert.state == "raised" for alert in pipeline.alerts)
+    summary = f"Run {recorded.run.name} ({recorded.state}): {screen.steps} steps, alerts raised: {raised}."
+    console.print(summary, markup=False, highlight=False)
     return {
         "steps": screen.steps,
         "run": recorded.run.name,
         "state": recorded.state,
         "run_log": str(path),
-        "alerts": alerts,
+        "alerts": [alert_summary(alert) for alert in pipeline.alerts],
     }

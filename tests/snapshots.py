@@ -1,9 +1,11 @@
 """A small made-up run for tests: two blocks with a norm each, a final norm, and whole-model values."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from stabmon.catalog import Array
-from stabmon.records import Alert, Event, Layout, Run, Severity, Site, Snapshot
+from stabmon.records import Alert, Event, Layout, Run, RunState, Severity, Site, Snapshot
 
 RUN = Run("r1", started=1000.0, framework="torch", model="Tiny", version="0.1.0", architecture={"parameters": 7})
 SITES = (
@@ -63,13 +65,13 @@ class Recorder:
         self.events: list[Event] = []
         self.states: list[str] = []
 
-    def emit(self, snapshot: Snapshot, alerts: list[Alert], events: list[Event]) -> None:
+    def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
         self.steps.append(snapshot.step)
         self.values.append(snapshot.values)
         self.alerts += alerts
         self.events += events
 
-    def close(self, state: str) -> None:
+    def close(self, state: RunState) -> None:
         self.states.append(state)
 
 

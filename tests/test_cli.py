@@ -1,0 +1,184 @@
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from stabmon import __version__
+from stabmon.catalog import Array
+from stabmon.cli import app
+from stabmon.detectors import default_detectors
+from stabmon.pipeline import build
+from stabmon.records import Event, Finding, Layout, Snapshot
+from stabmon.runlog import RunLogWriter, alert_summary
+from tests.snapshots import RUN, snapshot
+
+ROOT = Path(__file__).parent.parent
+WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from stabmon.cli import main; main()"
+TOP_LEVEL = ("steps", "run", "state", "run_log", "alerts")
+
+
+class HighLoss:
+    """Alerts where the loss is above 10, with a word that rich would take for markup."""
+
+    name = "high_loss"
+    needs: tuple[str, ...] = ("loss",)
+
+    def __init__(self) -> None:
+        self._loss = 0.0
+
+    def score(self, snapshot: Snapshot) -> Array:
+        self._loss = snapshot.scalar("loss")
+        return snapshot["loss"] / np.float32(10)
+
+    def explain(self, site: int) -> Finding:
+        return Finding("warning", "has [red] loss", "why", ("do",), {"loss": self._loss}, since=1)
+
+
+def recorded(path: Path, losses: Sequence[float], state: str = "finished") -> list[dict[str, object]]:
+    """Writes a run log as a live run would; returns its alerts as `--json` should print them."""
+    layout = Layout((("loss", ""), ("total_grad_sq", "")), ())
+    pipeline = build(RUN, [HighLoss(), *default_detectors()], [RunLogWriter(path, RUN)])
+    for step, loss in enumerate(losses, 1):
+        pipeline.feed(snapshot(step, loss, 1.0, layout=layout), [Event(step, 1.0, "evaluation", {})])
+    pipeline.close("failed" if state == "failed" else "finished")
+    return [alert_summary(alert) for alert in pipeline.alerts]
+
+
+@pytest.fixture
+def run_log(tmp_path: Path) -> Path:
+    return tmp_path / "r1.stabmon"
+
+
+def use_high_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stabmon.detectors.default_detectors", lambda: [HighLoss(), *default_detectors()])
+
+
+def test_replay_gives_the_alerts_that_came_live(run_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live = recorded(run_log, [3.0] * 20 + [11.0, 12.0] + [3.0] * 30 + [float("inf")], state="failed")
+    assert [(a["detector"], a["state"], a["step"]) for a in live][:1] == [("high_loss", "raised", 21)]
+    assert ("nonfinite", "raised", 53) in [(a["detector"], a["state"], a["step"]) for a in live]
+    use_high_loss(monkeypatch)
+    result = CliRunner().invoke(app, ["replay", str(run_log), "--json"])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout.splitlines()[-1]) == {
+        "steps": 53,
+        "run": "r1",
+        "state": "failed",
+        "run_log": str(run_log),
+        "alerts": live,
+    }
+
+
+def test_with_json_stdout_is_that_line_alone_and_people_read_stderr(
+    run_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(run_log, [3.0, 11.0])
+    use_high_loss(monkeypatch)
+    result = CliRunner().invoke(app, ["replay", str(run_log), "--json"])
+    assert len(result.stdout.splitlines()) == 1
+    assert tuple(json.loads(result.stdout)) == TOP_LEVEL
+    assert "r1 has [red] loss" in result.stderr
+
+
+def test_replay_prints_each_alert_and_a_summary(run_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (live,) = recorded(run_log, [3.0, 11.0])
+    use_high_loss(monkeypatch)
+    result = CliRunner().invoke(app, ["replay", str(run_log)])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert str(live["message"]) in result.stdout
+    assert result.stdout.splitlines()[-1] == "Run r1 (finished): 2 steps, alerts raised: 1."
+
+
+def test_replay_works_where_torch_is_absent(run_log: Path) -> None:
+    live = recorded(run_log, [3.0] * 5 + [float("inf")])
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, "replay", str(run_log), "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["steps"] == 6
+    assert result["alerts"] == [a for a in live if a["detector"] != "high_loss"] != []
+
+
+def test_the_demo_without_torch_says_what_to_install() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, "demo"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "stabmon: the demo trains, so it needs PyTorch; pip install 'stabmon[torch]'\n"
+
+
+@pytest.mark.parametrize("wrong", ["missing", "text", "folder"])
+def test_a_wrong_file_is_one_line_and_exit_code_2(tmp_path: Path, wrong: str) -> None:
+    path = tmp_path / "x"
+    if wrong == "text":
+        path.write_text("step,loss\n1,2\n" * 100)
+    elif wrong == "folder":
+        path.mkdir()
+    result = CliRunner().invoke(app, ["replay", str(path), "--json"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("stabmon: ")
+    assert str(path) in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_file_cut_short_is_one_line_and_exit_code_2(run_log: Path) -> None:
+    recorded(run_log, [3.0] * 2000)
+    run_log.write_bytes(run_log.read_bytes()[: 20 * 1024])
+    result = CliRunner().invoke(app, ["replay", str(run_log)])
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith(f"stabmon: {run_log} is not a readable stabmon run log: ")
+
+
+def test_a_missing_argument_is_exit_code_2() -> None:
+    assert CliRunner().invoke(app, ["replay"]).exit_code == 2
+
+
+def test_version() -> None:
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"stabmon {__version__}\n"
+
+
+def test_the_demo_gets_every_option_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[object, ...]] = []
+    monkeypatch.setattr("stabmon.demo.demo", lambda *args: given.append(args))
+    options = "--placement pre --lr 5e-4 --warmup 30 --steps 7 --optimizer sgd --seed 3 --device cpu --hold --json"
+    result = CliRunner().invoke(app, ["demo", *options.split(), "--port", "0", "--folder", "logs"])
+    assert result.exit_code == 0
+    assert given == [("pre", 5e-4, 30, 7, "sgd", 3, "cpu", True, True, 0, Path("logs"))]
+
+
+def test_the_demos_defaults_are_the_functions_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    import inspect
+
+    import stabmon.demo
+
+    wanted = tuple(p.default for p in inspect.signature(stabmon.demo.demo).parameters.values())
+    given: list[tuple[object, ...]] = []
+    monkeypatch.setattr("stabmon.demo.demo", lambda *args: given.append(args))
+    CliRunner().invoke(app, ["demo"])
+    assert given == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("lr=-1 is not allowed"), "stabmon: lr=-1 is not allowed"),
+        (OSError(98, "port=7466 is taken"), "stabmon: port=7466 is taken"),
+        (FileNotFoundError(2, "No such file", "a.py"), "stabmon: No such file: a.py"),
+    ],
+)
+def test_what_the_demo_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch, error: Exception, line: str) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("stabmon.demo.demo", refuse)
+    result = CliRunner().invoke(app, ["demo"])
+    assert (result.exit_code, result.stderr) == (2, f"{line}\n")
