@@ -161,6 +161,7 @@ def test_everything_of_the_model_is_bit_identical_after_the_probe() -> None:
     assert torch.equal(torch.get_rng_state(), rng)
     assert all(a is b for a, b in zip([*model.parameters(), *model.buffers()], objects, strict=True))
     for p, (grad, copy) in zip(model.parameters(), gradients, strict=True):
+        assert copy is not None
         assert p.grad is grad
         assert p.grad is not None
         assert torch.equal(p.grad, copy)
