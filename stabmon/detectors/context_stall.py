@@ -61,7 +61,7 @@ class ContextStall:
         self._floored = False
         self._step = 0
         self._rate = self._top_rate = float("nan")
-        self._cut: int | None = None
+        self._cut = (0, 0)
         self._since: int | None = None
         self._rising: int | None = None
         self._low: int | None = None
@@ -111,8 +111,9 @@ class ContextStall:
             self._top_rate = rate
         if rate < self._top_rate / 2:
             # A slower run also turns slower: what it is worth waiting grows as the rate shrinks.
-            self._cut = snapshot.step + round(CUT_STEPS * self._top_rate / max(rate, SHARE_FLOOR))
+            self._cut = (snapshot.step, snapshot.step + round(CUT_STEPS * self._top_rate / max(rate, SHARE_FLOOR)))
             self._top_rate = rate
+            self._verdict = "warning" if self._verdict == "critical" else self._verdict
             self._rising = self._low = self._lost = None
             self._trained.restart()
             self._probed.restart()
@@ -143,8 +144,12 @@ class ContextStall:
         if self._verdict == "critical" and known:
             return "critical"
         gone = self._lasts(self._lost, LOST_STEPS) or self._lasts(self._low, LOW_STEPS)
-        waited = self._cut is None or self._step >= self._cut
-        return "critical" if known and waited and gone and self._depth.agrees else "warning"
+        return "critical" if known and gone and not self._waiting and self._depth.agrees else "warning"
+
+    @property
+    def _waiting(self) -> bool:
+        """Whether the learning rate was cut too short a time ago to say that it does not help."""
+        return self._step < self._cut[1]
 
     def _lasts(self, since: int | None, steps: int) -> bool:
         return since is not None and self._step - since >= steps
@@ -171,6 +176,9 @@ class ContextStall:
         cost = "nothing is lost yet" if self._step <= 100 else f"{lost} steps are lost, and so is every further one"
         if self._task.fell_back:
             return f"has lost what it had learnt: {same}. Go back to a checkpoint before step {since}; {cost}"
+        if self._waiting:
+            at, until = self._cut
+            return f"is not learning yet: {same}. Wait for the cut of step {at} until step {until}; {cost}"
         rate = f" at lr {words.rate(self._rate)}" if np.isfinite(self._rate) else ""
         slower = f"lr <= {words.rate(self._rate / 3)}" if np.isfinite(self._rate) else "a third of the lr"
         start = f"will not learn{rate}" if verdict == "critical" else "is not learning"

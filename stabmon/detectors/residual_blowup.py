@@ -22,8 +22,6 @@ FIRST_STEP = 50
 WINDOW = 1.4
 READINGS = 4
 SPACING = 1.01
-# Branches that start at zero may grow fast while they matter little.
-GROWN = 4.0
 TRUST = 0.3
 SHOCK = 0.2
 
@@ -72,7 +70,6 @@ class ResidualBlowup:
         self._step = 0
         self._times: list[float] = []
         self._logs: list[Floats] = []
-        self._first: Floats = np.array([])
         self._exponent: Floats = np.array([])
         self._hot: Floats = np.array([])
         self._overshoot: dict[str, float] = {}
@@ -81,7 +78,7 @@ class ResidualBlowup:
     def score(self, snapshot: Snapshot) -> Array:
         """float32[norm]."""
         values = snapshot["norm_input_msq"].astype(np.float64)
-        if len(values) != len(self._first):
+        if len(values) != len(self._exponent):
             self._start(len(values))
         self._clock.tick(snapshot)
         self._read_update(snapshot)
@@ -123,7 +120,6 @@ class ResidualBlowup:
 
     def _start(self, sites: int) -> None:
         self._times, self._logs = [], []
-        self._first = np.full(sites, np.nan)
         self._exponent = np.full(sites, np.nan)
         self._hot = np.full(sites, np.nan)
 
@@ -135,7 +131,6 @@ class ResidualBlowup:
             self._overshot = snapshot.step
 
     def _add(self, logs: Floats) -> None:
-        self._first = np.where(np.isnan(self._first), logs, self._first)
         if len(self._times) > 1 and self._times[-1] < SPACING * self._times[-2]:
             self._times.pop()
             self._logs.pop()
@@ -151,10 +146,8 @@ class ResidualBlowup:
         exponent = theil_sen(np.log(self._times), np.array(self._logs))
         known = np.isfinite(exponent)
         self._exponent = np.where(known, exponent, self._exponent)
-        grown = self._logs[-1] - self._first > np.log(GROWN)
-        hot = (self._exponent > EXPONENT) & grown
         since = np.where(np.isnan(self._hot), self._step, self._hot)
-        self._hot = np.where(known, np.where(hot, since, np.nan), self._hot)
+        self._hot = np.where(known, np.where(self._exponent > EXPONENT, since, np.nan), self._hot)
 
     def _scores(self) -> Array:
         score = np.nan_to_num(self._exponent) / EXPONENT

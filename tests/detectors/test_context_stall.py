@@ -1,0 +1,194 @@
+"""The stall's measured shapes, each with the steps at which it is spoken of."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stabmon.detectors.context_stall import ContextStall
+from stabmon.records import Alert, Snapshot
+from tests.detectors.series import alerts_of, make_series, told
+
+Floats = NDArray[np.float64]
+NAN = float("nan")
+
+# Measured: 8 layers, d = 128, Adam, lr 1e-3, no warm-up (Markov data).
+POST_LN = {1: 0.47, 2: 0.077, 3: 0.022, 4: 0.0064, 8: 3.4e-4, 13: 2.8e-5, 19: 3.9e-6, 25: 1.1e-6, 45: 7e-7, 400: 7e-10}
+PRE_LN = {1: 0.68, 2: 0.42, 3: 0.27, 4: 0.21, 8: 0.16, 13: 0.27, 19: 0.73, 25: 0.81, 400: 0.81}
+# lr 5e-4: lowest at 1.2e-5, turns at step 170, the loss moves at 277.
+DELAYED = {1: 0.47, 4: 0.05, 20: 2e-4, 60: 3e-5, 130: 1.2e-5, 165: 1.2e-5, 277: 0.05, 320: 0.6, 400: 0.7}
+
+
+def along(shape: dict[int, float], count: int = 400) -> Floats:
+    """Log-linear between the measured steps, float[count] from step 1 on."""
+    return np.asarray(np.exp(np.interp(np.arange(1, count + 1), list(shape), np.log(list(shape.values())))))
+
+
+def a_run(
+    share: Floats, *, loss: Floats | float = 3.1, unigram: float = 3.1, bigram: float = 2.4, **more: Floats
+) -> list[Snapshot]:
+    """A run of one unigram and bigram loss; a loss that is one number comes down to it from 2.5 above in ten steps."""
+    count = len(share)
+    down = 2.5 * np.exp(-np.arange(count) / 3)
+    rows: dict[str, Floats] = {
+        "context_share": share,
+        "loss": down + loss if isinstance(loss, float) else loss,
+        "uniform_loss": np.full(count, 5.55),
+        "unigram_loss": np.full(count, unigram),
+        "bigram_loss": np.full(count, bigram),
+        "learning_rate": np.full(count, 1e-3),
+        "token_similarity": 1 - np.outer(share, np.linspace(1, 0.5, 8)),
+    }
+    return make_series({**rows, **more})
+
+
+def said(snapshots: list[Snapshot]) -> list[tuple[int, str]]:
+    return told(alerts_of(ContextStall(), snapshots))
+
+
+def test_the_measured_stall_is_warned_of_at_step_12_and_called_critical_within_80_steps() -> None:
+    alerts = alerts_of(ContextStall(), a_run(along(POST_LN)))
+    assert told(alerts) == [(12, "warning"), (46, "critical")]
+    assert [a.since for a in alerts] == [11, 11]
+
+
+def test_a_stall_as_deep_as_on_real_text_is_warned_of_at_step_10() -> None:
+    share = along({1: 0.47, 4: 2e-3, 10: 1.2e-5, 24: 1e-6, 60: 5e-8, 400: 5e-9})
+    assert said(a_run(share)) == [(10, "warning"), (40, "critical")]
+
+
+def test_the_first_line_is_the_action_and_the_cost_of_waiting() -> None:
+    warning, critical = alerts_of(ContextStall(), a_run(along(POST_LN)))
+    assert warning.headline == (
+        "run is not learning: every token gets the same answer since step 11. "
+        "Restart with lr <= 3e-4 or warm-up; nothing is lost yet"
+    )
+    assert critical.headline.startswith(
+        "run will not learn at lr 1e-3: every token gets the same answer since step 11."
+    )
+
+
+def test_late_alerts_count_what_was_lost() -> None:
+    share = along({1: 0.5, 300: 0.5, 320: 1e-5, 400: 1e-7})
+    (alert, _) = alerts_of(ContextStall(), a_run(share))
+    assert alert.action.endswith("; 1 steps are lost, and so is every further one")
+
+
+def test_an_alert_carries_its_numbers_by_name_and_the_norm_where_tokens_are_most_alike() -> None:
+    (alert, _) = alerts_of(ContextStall(), a_run(along(POST_LN)))
+    assert (alert.layer, alert.site) == (7, "layers.7.norm")
+    assert alert.evidence["context_share"] == pytest.approx(along(POST_LN)[11], rel=1e-4)
+    assert alert.evidence["bigram_gap"] == pytest.approx(0.7, abs=1e-6)
+    assert alert.evidence["unigram_loss"] == pytest.approx(3.1, abs=1e-6)
+    assert "0.70 nats" in alert.cause
+    assert alert.remedies[0].startswith("Cut the learning rate x10 now to 1e-4")
+
+
+def test_the_early_dip_of_pre_ln_is_silent() -> None:
+    assert said(a_run(along(PRE_LN))) == []
+    assert said(a_run(along({1: 0.5, 10: 5e-3, 20: 8e-3, 100: 0.2, 400: 0.5}))) == []
+
+
+def test_nothing_to_learn_is_silent_however_deep_the_share_falls() -> None:
+    assert said(a_run(along({1: 0.47, 50: 1e-7, 400: 2e-8}), bigram=3.095)) == []
+
+
+def test_a_run_that_learns_is_silent_whatever_its_share() -> None:
+    assert said(a_run(along(POST_LN), loss=2.5)) == []
+
+
+def test_a_run_from_pretrained_weights_is_not_judged() -> None:
+    loss = np.concatenate([np.full(50, 2.0), np.full(350, 3.2)])
+    assert said(a_run(along(POST_LN), loss=loss)) == []
+
+
+def test_a_plateau_that_resolves_is_warned_of_told_as_such_and_cleared_and_never_critical() -> None:
+    loss = np.interp(np.arange(1, 401), [1, 277, 320, 400], [3.1, 3.1, 2.2, 1.9])
+    alerts = alerts_of(ContextStall(), a_run(along(DELAYED), loss=loss))
+    assert told(alerts) == [(36, "warning"), (207, "info"), (234, "cleared")]  # s = 1e-3 at 225
+
+
+def test_the_forecast_is_an_upper_bound_from_the_slope() -> None:
+    """From 1e-5 at 2 % a step: ln(.1 / s) / .02 steps are left."""
+    share = along({1: 0.5, 20: 1e-5, 60: 1e-5, 600: 1e-5 * np.exp(0.02 * 540)}, 300)
+    info = next(a for a in alerts_of(ContextStall(), a_run(share)) if a.severity == "info")
+    left = np.log(0.1 / share[info.step - 1]) / 0.02
+    assert f"in at most {left:.0f} steps" in info.action
+
+
+def test_a_failed_escape_from_1e_8_is_never_called_resolving() -> None:
+    share = along({1: 0.5, 30: 1e-7, 100: 1e-8, 150: 3e-8, 300: 1e-13, 400: 1e-13})
+    assert said(a_run(share)) == [(19, "warning"), (42, "critical")]
+
+
+def test_a_frozen_plateau_is_a_warning_for_good() -> None:
+    share = along({1: 0.5, 20: 5e-5, 400: 5.5e-5})
+    assert said(a_run(share)) == [(20, "warning")]
+
+
+def test_without_targets_it_warns_and_says_that_it_does_not_know() -> None:
+    nothing = np.full(400, NAN)
+    alerts = alerts_of(
+        ContextStall(), a_run(along(POST_LN), unigram_loss=nothing, bigram_loss=nothing, uniform_loss=nothing)
+    )
+    assert told(alerts) == [(12, "warning")]
+    assert "unknown" in alerts[0].cause
+
+
+def test_a_gradient_that_reaches_the_lowest_block_keeps_it_from_critical() -> None:
+    grads = np.tile(np.linspace(0.5, 1, 8) ** 2, (400, 1))
+    assert said(a_run(along(POST_LN), grad_sq=grads)) == [(12, "warning")]
+
+
+def test_a_cut_of_the_learning_rate_starts_the_trend_afresh_and_eases_the_alert_when_it_works() -> None:
+    """Cut at step 60 by 10: nothing is critical before step 660; the share turns at 100 and is at 1e-3 at 332."""
+    share = along({1: 0.47, 25: 1.1e-6, 60: 5e-7, 100: 4e-7, 400: 0.01})
+    rate = np.where(np.arange(1, 401) < 60, 1e-3, 1e-4)
+    alerts = said(a_run(share, learning_rate=rate))
+    assert alerts == [(18, "warning"), (46, "critical"), (69, "warning"), (145, "info"), (341, "cleared")]
+
+
+def test_a_cut_that_does_not_help_is_critical_again_after_sixty_times_ten_steps() -> None:
+    share = along({1: 0.47, 25: 1.1e-6, 60: 5e-7, 1000: 1e-8}, 1000)
+    rate = np.where(np.arange(1, 1001) < 60, 1e-3, 1e-4)
+    alerts = alerts_of(ContextStall(), a_run(share, learning_rate=rate))
+    assert told(alerts) == [(18, "warning"), (46, "critical"), (69, "warning"), (660, "critical")]
+    assert "Wait for the cut of step 60 until step 660" in alerts[2].action
+
+
+def test_a_warm_up_and_a_decay_are_no_cuts() -> None:
+    t = np.arange(1, 401)
+    rate = np.where(t < 300, 1e-3 * t / 300, 1e-3 * (1 - (t - 300) / 250))
+    assert said(a_run(along(POST_LN), learning_rate=rate)) == [(12, "warning"), (46, "critical")]
+
+
+def test_where_dropout_holds_the_training_share_up_the_probe_tells() -> None:
+    trained = np.maximum(along(POST_LN), 5e-3)
+    probed = np.where((np.arange(1, 401) <= 50) | (np.arange(1, 401) % 50 == 0), along(POST_LN), NAN)
+    alerts = alerts_of(ContextStall(), a_run(trained, probe_context_share=probed))
+    assert told(alerts) == [(12, "warning"), (46, "critical")]
+    assert "probe_context_share" in alerts[0].evidence
+
+
+def test_a_run_that_had_learnt_and_collapses_is_sent_back_to_a_checkpoint() -> None:
+    loss = np.interp(np.arange(1, 401), [1, 100, 200, 205, 400], [3.1, 2.2, 2.0, 3.1, 3.1])
+    alert = alerts_of(ContextStall(), a_run(along({1: 0.5, 200: 0.5, 220: 1e-6, 400: 1e-7}), loss=loss))[0]
+    assert alert.headline.startswith("run has lost what it had learnt")
+    assert f"Go back to a checkpoint before step {alert.since}" in alert.action
+
+
+def test_it_clears_once_the_share_has_been_back_for_ten_steps() -> None:
+    share = along({1: 0.5, 20: 5e-5, 100: 5e-5, 101: 0.5, 400: 0.5})
+    assert said(a_run(share)) == [(20, "warning"), (110, "cleared")]
+
+
+def test_a_share_that_is_infinite_or_missing_is_left_out() -> None:
+    share = along(POST_LN)
+    share[[13, 14, 30]] = [np.inf, NAN, np.inf]
+    assert said(a_run(share))[0] == (12, "warning")
+
+
+def test_readings_every_tenth_step_are_enough() -> None:
+    """As after a resume: no dense start."""
+    share = along({1: 0.5, 200: 0.5, 220: 9e-7, 1000: 1e-8}, 1000)
+    sparse: list[Alert] = alerts_of(ContextStall(), a_run(share)[9::10])
+    assert told(sparse) == [(230, "warning"), (250, "critical")]

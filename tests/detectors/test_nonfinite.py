@@ -1,0 +1,64 @@
+"""Inf at once, with its place; a loss scaler's search is no fault."""
+
+import numpy as np
+
+from stabmon.detectors.nonfinite import NonFinite
+from tests.detectors.series import alerts_of, make_series, told
+
+INF, NAN = float("inf"), float("nan")
+
+
+def test_an_infinite_loss_is_critical_at_its_step() -> None:
+    alerts = alerts_of(NonFinite(), make_series({"loss": [3, 2, INF, INF]}))
+    assert told(alerts) == [(3, "critical")]
+    assert (alerts[0].site, alerts[0].layer, alerts[0].since) == ("", None, 3)
+
+
+def test_the_first_statistic_in_the_order_of_a_step_and_its_lowest_layer_are_named() -> None:
+    series = make_series(
+        {
+            "loss": [3, INF],
+            "total_grad_sq": [1, INF],
+            "grad_sq": [[1, 1, 1], [INF, INF, INF]],
+            "norm_input_msq": [[1, 1, 1], [1, INF, INF]],
+        }
+    )
+    (alert,) = alerts_of(NonFinite(), series)
+    assert (alert.site, alert.layer) == ("layers.1.norm", 1)
+    assert list(alert.evidence) == ["norm_input_msq", "loss", "grad_sq", "total_grad_sq"]
+    assert "layers.1.norm, norm_input_msq" in alert.action
+    assert "forward pass" in alert.cause
+
+
+def test_gradients_alone_point_at_the_backward_pass() -> None:
+    (alert,) = alerts_of(NonFinite(), make_series({"loss": [3.0], "grad_sq": [[1, INF]]}))
+    assert (alert.layer, alert.site) == (1, "layers.1")
+    assert "backward pass" in alert.cause
+
+
+def test_a_value_that_was_not_read_is_no_fault() -> None:
+    assert alerts_of(NonFinite(), make_series({"loss": [3, 3, 3], "total_grad_sq": [1, NAN, 1]})) == []
+
+
+def test_an_infinite_layer_stays_so_until_it_is_read_again() -> None:
+    grads = [[INF], *[[NAN]] * 19, [1.0], *[[NAN]] * 9]
+    alerts = alerts_of(NonFinite(), make_series({"loss": [3.0] * 30, "grad_sq": grads}))
+    assert told(alerts) == [(1, "critical"), (30, "cleared")]
+
+
+def test_skipped_steps_are_silent_up_to_twenty_in_a_row() -> None:
+    skips = np.array([1.0] * 20 + [0] + [1] * 20)
+    series = make_series({"loss": [3.0] * 41, "total_grad_sq": np.where(skips == 1, INF, 1), "skipped_steps": skips})
+    assert alerts_of(NonFinite(), series) == []
+
+
+def test_the_twenty_first_skipped_step_in_a_row_is_critical_since_the_first() -> None:
+    skips = np.array([0.0] * 5 + [1] * 30)
+    series = make_series({"loss": [3.0] * 35, "total_grad_sq": np.where(skips == 1, INF, 1), "skipped_steps": skips})
+    (alert,) = alerts_of(NonFinite(), series)
+    assert (alert.step, alert.severity, alert.since) == (26, "critical", 6)
+    assert alert.evidence == {"skipped_steps": 21}
+
+
+def test_it_clears_after_ten_finite_steps() -> None:
+    assert told(alerts_of(NonFinite(), make_series({"loss": [INF, *[3.0] * 12]}))) == [(1, "critical"), (11, "cleared")]
