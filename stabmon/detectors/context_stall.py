@@ -144,7 +144,7 @@ class ContextStall:
         if self._verdict == "critical" and known:
             return "critical"
         gone = self._lasts(self._lost, LOST_STEPS) or self._lasts(self._low, LOW_STEPS)
-        return "critical" if known and gone and not self._waiting and self._depth.agrees else "warning"
+        return "critical" if known and gone and not self._waiting and self._depth.agrees(self._floored) else "warning"
 
     @property
     def _waiting(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from math import exp, log
+from statistics import median
 
 import numpy as np
 
@@ -28,8 +29,8 @@ class Share:
     """The readings of a context share, as ln s."""
 
     def __init__(self) -> None:
-        self.steps: deque[int] = deque(maxlen=4 * WINDOW_STEPS)
-        self.logs: deque[float] = deque(maxlen=4 * WINDOW_STEPS)
+        self.steps: deque[int] = deque(maxlen=WINDOW_STEPS)
+        self.logs: deque[float] = deque(maxlen=WINDOW_STEPS)
 
     def add(self, step: int, value: float) -> None:
         self.steps.append(step)
@@ -85,12 +86,12 @@ class Task:
     @property
     def excess(self) -> float:
         """Loss above the unigram loss, in nats."""
-        return float(np.median(self._excess)) if self._excess else float("nan")
+        return median(self._excess) if self._excess else float("nan")
 
     @property
     def gap(self) -> float:
         """Nats that the left neighbour alone is worth; NaN = unknown."""
-        return float(np.median(self._gap)) if self._gap else float("nan")
+        return median(self._gap) if self._gap else float("nan")
 
     @property
     def quiet(self) -> bool:
@@ -127,7 +128,6 @@ class Depth:
         if np.isfinite(low) and np.isfinite(high) and high > 0:
             self.ratio = low / high
 
-    @property
-    def agrees(self) -> bool:
-        """Whether neither reading speaks against a collapse."""
-        return not self.similarity <= ALIKE and not self.ratio >= FADED
+    def agrees(self, noisy: bool) -> bool:
+        """Whether neither reading speaks against a collapse; under dropout noise tokens differ all the same."""
+        return (noisy or not self.similarity <= ALIKE) and not self.ratio >= FADED

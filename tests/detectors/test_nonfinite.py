@@ -1,6 +1,7 @@
 """Inf at once, with its place; a loss scaler's search is no fault."""
 
 import numpy as np
+import pytest
 
 from stabmon.detectors.nonfinite import NonFinite
 from tests.detectors.series import alerts_of, make_series, told
@@ -8,8 +9,9 @@ from tests.detectors.series import alerts_of, make_series, told
 INF, NAN = float("inf"), float("nan")
 
 
-def test_an_infinite_loss_is_critical_at_its_step() -> None:
-    alerts = alerts_of(NonFinite(), make_series({"loss": [3, 2, INF, INF]}))
+@pytest.mark.parametrize("value", [INF, -INF])
+def test_an_infinite_loss_is_critical_at_its_step(value: float) -> None:
+    alerts = alerts_of(NonFinite(), make_series({"loss": [3, 2, value, value]}))
     assert told(alerts) == [(3, "critical")]
     assert (alerts[0].site, alerts[0].layer, alerts[0].since) == ("", None, 3)
 

@@ -1,0 +1,149 @@
+"""What every detector keeps, on runs that hold every stored statistic."""
+
+import copy
+import inspect
+import pkgutil
+from collections.abc import Callable
+from importlib import import_module, resources
+
+import numpy as np
+import pytest
+
+import stabmon.detectors
+from stabmon.catalog import STATISTICS
+from stabmon.detectors import Detector, default_detectors
+from stabmon.records import Snapshot
+from tests.detectors.series import alerts_of, make_series
+
+STORED = [name for name, row in STATISTICS.items() if row.formula is None]
+LAYERS = 4
+
+every_detector = pytest.mark.parametrize("make", [type(d) for d in default_detectors()], ids=lambda kind: kind.name)
+Make = Callable[[], Detector]
+
+
+def noisy_run(count: int, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    width = {name: 1 if STATISTICS[name].scope == "model" else LAYERS for name in STORED}
+    return {name: np.exp(rng.normal(0, 0.1, (count, width[name]))) for name in STORED}
+
+
+def sick_run(count: int = 150) -> list[Snapshot]:
+    """All three failures in one: a stall from the start, a blow-up, and an infinite loss at step 120."""
+    t = np.arange(1, count + 1)
+    rows = noisy_run(count)
+    rows["context_share"] = 0.5 * np.exp(-np.minimum(t, 40) * 0.4)[:, None]
+    rows["token_similarity"] = np.ones((count, LAYERS))
+    rows["grad_sq"] = np.ones((count, LAYERS)) * np.logspace(-8, 0, LAYERS)
+    rows["norm_input_msq"] = 1e-3 * t[:, None] ** np.array([1.0, 2, 4, 5])
+    rows["learning_rate"] = np.full((count, 1), 1e-3)
+    rows["skipped_steps"] = np.zeros((count, 1))
+    for name, level in (("loss", 3.1), ("unigram_loss", 3.1), ("bigram_loss", 2.4), ("uniform_loss", 5.5)):
+        rows[name] = np.full((count, 1), level)
+    rows["loss"][119:120] = np.inf
+    return make_series(rows)
+
+
+def unread(snapshot: Snapshot) -> Snapshot:
+    return Snapshot(snapshot.step, snapshot.time, np.full_like(snapshot.values, np.nan), snapshot.layout)
+
+
+@every_detector
+def test_it_alerts_on_the_sick_run(make: Make) -> None:
+    assert {a.detector for a in alerts_of(make(), sick_run())} == {make().name}
+
+
+@every_detector
+def test_it_is_silent_on_a_noisy_healthy_run(make: Make) -> None:
+    rows = noisy_run(200)
+    rows["context_share"] *= 0.5
+    rows["skipped_steps"] = np.zeros((200, 1))
+    assert alerts_of(make(), make_series(rows)) == []
+
+
+@every_detector
+def test_it_scores_each_site_of_its_first_need_and_0_while_warming_up(make: Make) -> None:
+    detector = make()
+    first, *_ = sick_run()
+    score = detector.score(first)
+    assert score.dtype == np.float32
+    assert score.tolist() == [0] * len(first.layout.sites_of(detector.needs[0]))
+
+
+@every_detector
+def test_steps_at_which_nothing_was_read_leave_its_state_alone(make: Make) -> None:
+    """The same alerts at the same steps with an unread snapshot before every one."""
+    plain = sick_run()
+    mixed = [either for snapshot in plain for either in (unread(snapshot), snapshot)]
+    assert alerts_of(make(), mixed) == alerts_of(make(), plain)
+
+
+@every_detector
+def test_a_part_that_was_not_read_changes_no_score(make: Make) -> None:
+    detector = make()
+    for snapshot in sick_run(100):
+        before = detector.score(snapshot)
+        assert detector.score(unread(snapshot)).tolist() == before.tolist()
+
+
+@every_detector
+def test_the_same_run_gives_the_same_alerts(make: Make) -> None:
+    assert alerts_of(make(), sick_run()) == alerts_of(make(), sick_run())
+
+
+@every_detector
+def test_it_leaves_the_snapshot_as_it_was(make: Make) -> None:
+    detector = make()
+    for snapshot in sick_run():
+        before = copy.copy(snapshot.values)
+        detector.score(snapshot)
+        np.testing.assert_array_equal(snapshot.values, before)
+
+
+@every_detector
+@pytest.mark.parametrize("value", [np.inf, 0.0, 3e38, 1e-45])
+def test_no_value_makes_it_fail(make: Make, value: float) -> None:
+    rows = noisy_run(120)
+    for row in rows.values():
+        row[60:] = value
+    alerts_of(make(), make_series(rows))
+
+
+@every_detector
+def test_a_layout_without_its_statistics_is_silent(make: Make) -> None:
+    assert alerts_of(make(), make_series({"step_seconds": np.ones(60)})) == []
+
+
+@every_detector
+def test_a_changed_model_is_judged_afresh(make: Make) -> None:
+    before, after = sick_run(60), make_series({k: v[:, :1] for k, v in noisy_run(60).items()}, first=61)
+    detector = make()
+    for snapshot in [*before, *after]:
+        assert len(detector.score(snapshot)) == len(snapshot[detector.needs[0]])
+
+
+@every_detector
+def test_its_needs_are_in_the_catalog_and_its_runbook_exists(make: Make) -> None:
+    detector = make()
+    assert set(detector.needs) <= set(STATISTICS)
+    page = resources.files("stabmon.detectors") / "runbooks" / f"{detector.name}.md"
+    assert page.read_text().startswith(f"# {detector.name}: ")
+
+
+@every_detector
+def test_its_first_line_follows_the_name_of_the_run(make: Make) -> None:
+    for alert in alerts_of(make(), sick_run()):
+        assert alert.action.startswith(("is ", "has ", "will "))
+        assert "\n" not in alert.action
+        assert alert.remedies or alert.state == "cleared"
+
+
+def test_every_detector_of_the_package_is_a_default_one() -> None:
+    modules = [import_module(f"stabmon.detectors.{m.name}") for m in pkgutil.iter_modules(stabmon.detectors.__path__)]
+    classes = {
+        kind
+        for module in modules
+        for _, kind in inspect.getmembers(module, inspect.isclass)
+        if kind.__module__ == module.__name__ and hasattr(kind, "needs")
+    }
+    assert classes == {type(d) for d in default_detectors()}
