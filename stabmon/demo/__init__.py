@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -13,8 +15,9 @@ from rich.console import Console
 from stabmon.demo.network import Network
 from stabmon.demo.screen import Screen
 from stabmon.demo.text import batches, entropies, read_text
-from stabmon.demo.training import Plan, make_optimizer, patience, train
+from stabmon.demo.training import Plan, last_mean, make_optimizer, patience, train
 from stabmon.monitor import Monitor
+from stabmon.records import Alert
 from stabmon.runlog import alert_summary
 
 
@@ -47,16 +50,19 @@ def demo(
         if hold and monitor.url:
             screen.hold(monitor.url)
     raised = [alert for alert in monitor.alerts if alert.state == "raised"]
-    loss = math.fsum(losses[-20:]) / len(losses[-20:])
-    screen.sum_up(loss, patience(losses), raised, monitor.run_log)
+    screen.sum_up(losses, raised, monitor.run_log)
     if as_json:
-        result = {
-            "steps": len(losses),
-            "loss": loss if math.isfinite(loss) else None,
-            "unigram_entropy": screen.unigram,
-            "bigram_entropy": screen.bigram,
-            "patience_step": patience(losses),
-            "run_log": None if monitor.run_log is None else str(monitor.run_log),
-            "alerts": [{k: v for k, v in alert_summary(alert).items() if k != "state"} for alert in raised],
-        }
-        sys.stdout.write(json.dumps(result) + "\n")
+        sys.stdout.write(json.dumps(_result(screen, losses, raised, monitor.run_log)) + "\n")
+
+
+def _result(screen: Screen, losses: Sequence[float], raised: Sequence[Alert], run_log: Path | None) -> dict[str, Any]:
+    loss = last_mean(losses)
+    return {
+        "steps": len(losses),
+        "loss": loss if math.isfinite(loss) else None,
+        "unigram_entropy": screen.unigram,
+        "bigram_entropy": screen.bigram,
+        "patience_step": patience(losses),
+        "run_log": None if run_log is None else str(run_log),
+        "alerts": [{k: v for k, v in alert_summary(alert).items() if k != "state"} for alert in raised],
+    }

@@ -16,7 +16,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from stabmon.demo.training import PATIENCE
+from stabmon.demo.training import PATIENCE, last_mean, patience
 from stabmon.records import Alert
 
 
@@ -63,16 +63,17 @@ class Screen:
         except KeyboardInterrupt:
             self._say("")
 
-    def sum_up(self, loss: float, patience: int | None, alerts: Sequence[Alert], run_log: Path | None) -> None:
+    def sum_up(self, losses: Sequence[float], alerts: Sequence[Alert], run_log: Path | None) -> None:
         """When stabmon spoke, when a rule of patience did, what to do, and where the record lies."""
         spoke = ", ".join(f"{alert.severity} at step {alert.step}" for alert in alerts) or "no alert"
-        waited = f"never within {self.steps} steps" if patience is None else f"at step {patience}"
+        waited = patience(losses)
+        waiting = f"never within {self.steps} steps" if waited is None else f"at step {waited}"
         self._say(
-            f"\nLoss {loss:.2f} after {self.steps} steps; without any context {self.unigram:.2f}, "
+            f"\nLoss {last_mean(losses):.2f} after {self.steps} steps; without any context {self.unigram:.2f}, "
             f"with one byte of it {self.bigram:.2f}."
         )
         self._say(f"stabmon: {spoke}.")
-        self._say(f"Patience of {PATIENCE} steps without a better loss: {waited}.")
+        self._say(f"Patience of {PATIENCE} steps without a better loss: {waiting}.")
         if alerts:
             self._say("What to do:")
             for number, remedy in enumerate(alerts[-1].remedies, 1):

@@ -76,6 +76,12 @@ def train(
         yield loss.item()
 
 
+def last_mean(losses: Sequence[float], count: int = 20) -> float:
+    """Mean of the last `count` losses, or of all where there are fewer."""
+    last = losses[-count:]
+    return sum(last) / len(last)
+
+
 def patience(losses: Sequence[float], wait: int = PATIENCE) -> int | None:
     """The step (from 1) at which `wait` steps had passed without a new best loss; None if that never came."""
     best, since = math.inf, 0

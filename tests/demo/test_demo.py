@@ -10,30 +10,30 @@ KEYS = {"steps", "loss", "unigram_entropy", "bigram_entropy", "patience_step", "
 ALERT_KEYS = {"detector", "severity", "step", "layer", "message", "evidence"}
 
 
-def test_the_last_line_is_the_result_and_nothing_else_is_on_stdout(
+def test_json_is_all_there_is_on_stdout_and_people_read_of_the_stall_on_stderr(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    demo(steps=25, as_json=True, port=0, folder=tmp_path)
+    demo(steps=20, as_json=True, port=0, folder=tmp_path)
     out, err = capsys.readouterr()
     result = json.loads(out)
     assert set(result) == KEYS
-    assert (result["steps"], result["patience_step"]) == (25, None)
+    assert (result["steps"], result["patience_step"]) == (20, None)
     assert 3.0 < result["loss"] < 4.0
     assert (result["unigram_entropy"], result["bigram_entropy"]) == pytest.approx((3.15, 2.42), abs=0.1)
-    assert all(set(alert) == ALERT_KEYS for alert in result["alerts"])
-    assert "/metrics" in err
-    recorded = [snapshot.step for snapshot, _ in read(Path(result["run_log"])).feeds()]
-    assert recorded == list(range(1, 26))
+    assert [snapshot.step for snapshot, _ in read(Path(result["run_log"])).feeds()] == list(range(1, 21))
+    first = result["alerts"][0]
+    assert set(first) == ALERT_KEYS
+    assert (first["detector"], first["severity"]) == ("context_stall", "warning")
+    for told in ("/metrics", "demo is not learning", "never within 20 steps", f"replay {tmp_path / 'demo.stabmon'}"):
+        assert told in err
 
 
-def test_people_are_shown_the_alert_the_patience_rule_and_the_run_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    demo(steps=30, port=0, folder=tmp_path)
-    out = capsys.readouterr().out
-    assert "demo is not learning" in out
-    assert "never within 30 steps" in out
-    assert f"replay {tmp_path / 'demo.stabmon'}" in out
+def test_without_json_people_read_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    demo(placement="pre", steps=1, port=0, folder=tmp_path)
+    out, err = capsys.readouterr()
+    assert "/metrics" in out
+    assert "stabmon: no alert." in out
+    assert err == ""
 
 
 def test_a_bad_option_leaves_nothing_behind(tmp_path: Path) -> None:

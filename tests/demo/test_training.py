@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from stabmon.demo.training import Plan, patience
+from stabmon.demo.training import Plan, last_mean, patience
 
 
 def test_patience_speaks_once_the_wait_is_over() -> None:
@@ -36,3 +36,8 @@ def test_a_bad_option_is_named_with_its_value(option: str, value: object) -> Non
     with pytest.raises(ValueError, match=f"^{option} is {value!r}") as caught:
         Plan(**{option: value})  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+def test_last_mean_is_of_the_last_20_or_of_fewer_where_there_are_fewer() -> None:
+    assert last_mean([100.0, *range(20)]) == 9.5
+    assert last_mean([1.0, 2.0]) == 1.5
