@@ -47,7 +47,6 @@ class ContextStall:
         "context_share",
         "probe_context_share",
         "loss",
-        "uniform_loss",
         "unigram_loss",
         "bigram_loss",
         "learning_rate",
@@ -60,7 +59,8 @@ class ContextStall:
         self._task, self._depth = Task(), Depth()
         self._floored = False
         self._step = 0
-        self._rate = self._top_rate = float("nan")
+        self._top_rate = float("nan")
+        """Highest learning rate since it was last halved: a decay, or a cut by hand."""
         self._cut = (0, 0)
         self._since: int | None = None
         self._rising: int | None = None
@@ -106,7 +106,6 @@ class ContextStall:
         rate = snapshot.scalar("learning_rate")
         if not np.isfinite(rate):
             return
-        self._rate = rate
         if not self._top_rate >= rate:
             self._top_rate = rate
         if rate < self._top_rate / 2:
@@ -179,10 +178,9 @@ class ContextStall:
         if self._waiting:
             at, until = self._cut
             return f"is not learning yet: {same}. Wait for the cut of step {at} until step {until}; {cost}"
-        rate = f" at lr {words.rate(self._rate)}" if np.isfinite(self._rate) else ""
-        slower = f"lr <= {words.rate(self._rate / 3)}" if np.isfinite(self._rate) else "a third of the lr"
-        start = f"will not learn{rate}" if verdict == "critical" else "is not learning"
-        return f"{start}: {same}. Restart with {slower} or warm-up; {cost}"
+        rate = f"lr {words.rate(self._top_rate)}" if self._top_rate > 0 else "this learning rate"
+        start = f"will not learn at {rate}" if verdict == "critical" else "is not learning"
+        return f"{start}: {same}. Restart with {words.slower(self._top_rate, 3)} or warm-up; {cost}"
 
     def _cause(self, verdict: Severity) -> str:
         known = (
@@ -203,12 +201,10 @@ class ContextStall:
         return f"{how} what tells the positions apart. {trend}, and {known}."
 
     def _remedies(self) -> tuple[str, ...]:
-        slower = words.rate(self._rate / 3) if np.isfinite(self._rate) else "a third of the lr"
-        tenth = f" to {words.rate(self._rate / 10)}" if np.isfinite(self._rate) else ""
         return (
-            f"Cut the learning rate x10 now{tenth}: cut at step 5 such a run was off its plateau at step 360, "
-            "cut at step 30 only at 920.",
-            f"Restart with a warm-up of 300 steps or more, or with lr <= {slower}.",
+            f"Cut the learning rate x10 now, to {words.slower(self._top_rate, 10)}: cut at step 5 such a run left its "
+            "plateau at step 360, cut at step 30 only at 920.",
+            f"Restart with a warm-up of 300 steps or more, or with {words.slower(self._top_rate, 3)}.",
             "Use Pre-LN, or DeepNorm's initialisation and residual scale.",
         )
 
@@ -224,7 +220,7 @@ class ContextStall:
             "bigram_gap": self._task.gap,
             "token_similarity": self._depth.similarity,
             "lower_upper_grad_ratio": self._depth.ratio,
-            "learning_rate": self._rate,
+            "learning_rate": self._top_rate,
         }
         return {name: value for name, value in values.items() if np.isfinite(value)}
 

@@ -44,14 +44,14 @@ class _Clock:
 
     def tick(self, snapshot: Snapshot) -> None:
         rate = snapshot.scalar("learning_rate")
-        if not snapshot["learning_rate"].size:
-            rate = 1.0
         if np.isfinite(rate):
             self.rate = rate
             if self._steady < self.STEADY:
                 self._steady = 0 if rate > self._top else self._steady + 1
                 self._top = max(self._top, rate)
-        if self.rate is not None:
+        elif not snapshot["learning_rate"].size:
+            self._top = 1.0  # nobody gives one: plain steps
+        if self._top > 0:
             self.now += (snapshot.step - self._step) * self._top
             self._step = snapshot.step
 
@@ -93,7 +93,7 @@ class ResidualBlowup:
         since, exponent = int(self._hot[site]), float(self._exponent[site])
         overshoots = self._overshot >= since
         rate = self._clock.rate
-        slower = "a tenth of the learning rate" if rate is None or rate == 1 else f"lr {words.rate(rate / 10)}"
+        slower = words.slower(rate or 0, 10)
         cost = (
             "updates overshoot already: few steps are left" if overshoots else "the loss breaks within some 100 steps"
         )

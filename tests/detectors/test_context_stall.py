@@ -80,7 +80,7 @@ def test_an_alert_carries_its_numbers_by_name_and_the_norm_where_tokens_are_most
     assert alert.evidence["bigram_gap"] == pytest.approx(0.7, abs=1e-6)
     assert alert.evidence["unigram_loss"] == pytest.approx(3.1, abs=1e-6)
     assert "0.70 nats" in alert.cause
-    assert alert.remedies[0].startswith("Cut the learning rate x10 now to 1e-4")
+    assert alert.remedies[0].startswith("Cut the learning rate x10 now, to lr <= 1e-4")
 
 
 def test_the_early_dip_of_pre_ln_is_silent() -> None:
