@@ -22,6 +22,7 @@ FIRST_STEP = 50
 WINDOW = 1.4
 READINGS = 4
 SPACING = 1.01
+# On the fixed probe a single trust ratio is noise (-1 to 5 in a healthy run); two low ones in a row are not.
 TRUST = 0.3
 SHOCK = 0.2
 
@@ -74,6 +75,8 @@ class ResidualBlowup:
         self._hot: Floats = np.array([])
         self._overshoot: dict[str, float] = {}
         self._overshot = -1
+        """Last step at which an update overshot; of two in a row that the trust ratio shows, the first."""
+        self._distrusted: int | None = None
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[norm]."""
@@ -127,8 +130,13 @@ class ResidualBlowup:
         now = {name: snapshot.scalar(name) for name in ("trust_ratio", "output_change_kl")}
         read = {name: value for name, value in now.items() if np.isfinite(value)}
         self._overshoot |= read
-        if read.get("trust_ratio", 1.0) < TRUST or read.get("output_change_kl", 0.0) > SHOCK:
+        if read.get("output_change_kl", 0.0) > SHOCK:
             self._overshot = snapshot.step
+        if "trust_ratio" in read:
+            low = read["trust_ratio"] < TRUST
+            if low and self._distrusted is not None:
+                self._overshot = max(self._overshot, self._distrusted)
+            self._distrusted = snapshot.step if low else None
 
     def _add(self, logs: Floats) -> None:
         if len(self._times) > 1 and self._times[-1] < SPACING * self._times[-2]:

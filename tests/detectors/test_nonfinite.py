@@ -21,8 +21,8 @@ def test_the_first_statistic_in_the_order_of_a_step_and_its_lowest_layer_are_nam
         {
             "loss": [3, INF],
             "total_grad_sq": [1, INF],
-            "grad_sq": [[1, 1, 1], [INF, INF, INF]],
-            "norm_input_msq": [[1, 1, 1], [1, INF, INF]],
+            "grad_sq": [[1.0, 1, 1], [INF, INF, INF]],
+            "norm_input_msq": [[1.0, 1, 1], [1, INF, INF]],
         }
     )
     (alert,) = alerts_of(NonFinite(), series)

@@ -85,15 +85,24 @@ def test_a_decay_of_the_learning_rate_is_no_growth() -> None:
     assert alerts_of(ResidualBlowup(), make_series({"norm_input_msq": 0.1 * t, "learning_rate": rate})) == []
 
 
-@pytest.mark.parametrize(("statistic", "bad", "good"), [("trust_ratio", 0.1, 0.9), ("output_change_kl", 0.5, 0.01)])
-def test_an_update_that_overshoots_makes_it_critical(statistic: str, bad: float, good: float) -> None:
-    t = steps(100)
-    reading = np.where(t == 80, bad, np.where(t % 10 == 0, good, np.nan))
+def overshooting(steps_of: list[int], statistic: str, bad: float, good: float) -> list[tuple[int, str]]:
+    """What is said of t^4 growth when the update is read every tenth step, and is bad at `steps_of`."""
+    t = steps(120)
+    reading = np.where(np.isin(t, steps_of), bad, np.where(t % 10 == 0, good, np.nan))
     update = {statistic: reading}
     if statistic == "trust_ratio":
-        update = {"actual_loss_change": -reading, "predicted_loss_change": -np.ones(100)}
-    alerts = alerts_of(ResidualBlowup(), make_series({"norm_input_msq": 1e-3 * t**4, **update}))
-    assert told(alerts) == [(63, "warning"), (80, "critical")]
+        update = {"actual_loss_change": -reading, "predicted_loss_change": -np.ones(len(t))}
+    return told(alerts_of(ResidualBlowup(), make_series({"norm_input_msq": 1e-3 * t**4, **update})))
+
+
+def test_an_update_that_changes_the_output_by_more_than_a_fifth_of_a_nat_makes_it_critical() -> None:
+    assert overshooting([80], "output_change_kl", 0.5, 0.01) == [(63, "warning"), (80, "critical")]
+
+
+def test_two_low_trust_ratios_in_a_row_make_it_critical_and_one_does_not() -> None:
+    assert overshooting([80, 100], "trust_ratio", 0.1, 0.9) == [(63, "warning")]
+    assert overshooting([80, 90], "trust_ratio", 0.1, 0.9) == [(63, "warning"), (90, "critical")]
+    assert overshooting([40, 50], "trust_ratio", 0.1, 0.9) == [(63, "warning")]
 
 
 def test_an_overshoot_before_the_growth_is_not_held_against_it() -> None:
