@@ -44,8 +44,8 @@ def demo(
     torch.manual_seed(seed)
     model = Network(placement).to(device)
     updater = make_optimizer(optimizer, model, lr)
-    screen.start(len(text))
     with screen.showing_the_log(), Monitor(model, updater, run="demo", port=port, folder=folder) as monitor:
+        screen.start(len(text))
         losses = screen.progress(train(plan, model, updater, batches(text, seed), monitor.step))
         if hold and monitor.url:
             screen.hold(monitor.url)
