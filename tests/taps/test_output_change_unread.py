@@ -110,3 +110,12 @@ def test_same_answer_at_every_position_has_context_share_0() -> None:
     nn.init.zeros_(model.weight)
     found = whole(read(tap_on(model, Call((torch.randn(5, 3),), {}), copies(model))))
     assert found["probe_context_share"] < 1e-12
+
+
+def test_a_single_position_has_no_context_part() -> None:
+    model = nn.Linear(3, 4)
+    before = {name: value + 0.1 * torch.randn_like(value) for name, value in copies(model).items()}
+    found = whole(read(tap_on(model, Call((torch.randn(1, 3),), {}), before)))
+    assert found["output_change_msq"] > 0
+    assert math.isnan(found["output_change_context_msq"])
+    assert math.isnan(found["probe_context_share"])
