@@ -178,7 +178,9 @@ class _Watch:
             version=__version__,
             architecture={"blocks": len(self._instruments.blocks), "start_step": self.start_step},
         )
-        metrics = Prometheus(run, detectors=[d.name for d in detectors])
+        judges = [detector.name for detector in detectors]
+        own = [RunLogWriter.name, Console.name]
+        metrics = Prometheus(run, judges, [*self._instruments.names, *judges, *own, *(sink.name for sink in sinks)])
         self.server = Server(metrics.render, settings.host, settings.port) if settings.serve else None
         try:
             log = RunLogWriter(path_of(folder, run.name), run) if settings.log else None

@@ -101,5 +101,8 @@ def _field(output: Any, name: str) -> Any:
 
 
 def in_backward() -> bool:
-    """True in a forward that activation checkpointing repeats inside the backward pass."""
-    return torch._C._current_graph_task_id() != -1
+    """True in a forward that activation checkpointing repeats inside the backward pass.
+
+    Compiled graphs hold no such repetition of a hook, and asking would break them.
+    """
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1

@@ -77,6 +77,11 @@ class Instruments:
         return self._blocks
 
     @property
+    def names(self) -> Sequence[str]:
+        """Names of the taps."""
+        return [tap.name for tap in self._taps]
+
+    @property
     def dropped(self) -> int:
         """Rows that were lost because the device was too far behind."""
         return self._pack.dropped

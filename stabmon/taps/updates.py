@@ -61,7 +61,8 @@ class Updates:
         device = self._groups.device
         layers = torch.full((2 * len(self._groups.sites),), torch.nan, device=device)
         if self._due.layers and self._copied:
-            moved = torch._foreach_sub(self._groups.parameters, self._copies)
+            now: list[Tensor] = list(self._groups.parameters)
+            moved = torch._foreach_sub(now, self._copies)
             layers = torch.cat((self._groups.sum_of_squares(self._copies), self._groups.sum_of_squares(moved)))
         rate = torch.nan if self._rate is None or not self._stepped else self._rate
         rest = [_on(device, rate), _on(device, 0.0 if self._stepped else 1.0)]
