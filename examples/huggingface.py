@@ -1,4 +1,4 @@
-"""stabmon in a Hugging Face Trainer: GPT-2 and BERT with random weights, 40 steps each, no download, under 20 s.
+"""stabmon in a Hugging Face Trainer: GPT-2 and BERT with random weights, 20 steps each, no download, under 20 s.
 
 python examples/huggingface.py
 """
@@ -21,11 +21,11 @@ from transformers import (
 
 from stabmon.huggingface import StabilityCallback
 
-VOCABULARY, LENGTH, STEPS = 128, 32, 40
+VOCABULARY, LENGTH, STEPS = 128, 32, 20
 MASK = VOCABULARY - 1
 
 
-class Counting(Dataset):
+class Counting(Dataset[dict[str, Tensor]]):
     """Sequences that count up in steps of their own; `masked` hides some tokens and asks for them alone."""
 
     def __init__(self, masked: bool) -> None:
@@ -44,8 +44,8 @@ class Counting(Dataset):
 
 
 def gpt2() -> PreTrainedModel:
-    config = GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=64, n_layer=4, n_head=4)
-    config.bos_token_id = config.eos_token_id = 0
+    sizes = {"n_positions": LENGTH, "n_embd": 64, "n_layer": 4, "n_head": 4}
+    config = GPT2Config(vocab_size=VOCABULARY, bos_token_id=0, eos_token_id=0, loss_type="ForCausalLMLoss", **sizes)
     return GPT2LMHeadModel(config)
 
 

@@ -16,7 +16,7 @@ from stabmon.settings import Settings
 from stabmon.sinks import Sink
 
 
-class StabilityCallback(TrainerCallback):
+class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not followed: it is huge
     """Watches a Trainer's run with a `Monitor`, made when training begins.
 
     The loss is what the model's own forward returned; gradients are read before the Trainer clips them. Run logs go to

@@ -10,7 +10,6 @@ from stabmon.taps.anatomy import find_norms
 from stabmon.taps.forward import Forward
 from stabmon.taps.norms import MAX_TOKENS, Norms, context_share, measure, similarity
 
-
 DUE = Due(layers=True)
 
 
