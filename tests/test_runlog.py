@@ -138,7 +138,7 @@ def test_a_finished_log_is_one_plain_file(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_holds_the_file_does_not_stop_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stabmon.runlog._is_local", lambda folder: False)  # rollback journal: readers block commits
+    monkeypatch.setattr("stabmon.runlog.writer._is_local", lambda folder: False)  # rollback journal: readers block commits
     path = tmp_path / "r.stabmon"
     clock = Clock()
     writer = RunLogWriter(path, RUN, clock=clock)
@@ -273,3 +273,42 @@ def test_a_run_with_more_ranks_keeps_every_field(tmp_path: Path) -> None:
     )
     RunLogWriter(tmp_path / "r.stabmon", run).close("failed")
     assert read(tmp_path / "r.stabmon").run == run
+
+
+def test_a_resume_goes_on_in_the_same_file_and_leaves_what_was_beyond_it(tmp_path: Path) -> None:
+    path = tmp_path / "r.stabmon"
+    first = RunLogWriter(path, RUN)
+    for step in (1, 2, 3, 4, 5):
+        first.emit(snapshot(step, float(step)), [alert(step)] if step in (2, 4) else [], [])
+    first.keep("ladder", 2, b"at 2")
+    first.keep("ladder", 5, b"at 5")
+    first.close("failed")
+    second = RunLogWriter(path, RUN, resume_at=3)
+    assert read(path).blob("ladder") == b"at 2"
+    second.emit(snapshot(4, 40.0), [], [Event(4, 0.0, "resume", {})])
+    second.emit(snapshot(5, 50.0), [], [])
+    second.close("failed")
+    third = RunLogWriter(path, RUN, resume_at=4)
+    third.emit(snapshot(5, 500.0), [], [])
+    assert read(path).state == "running"
+    third.close("finished")
+
+    recorded = read(path)
+    main_line = [(taken.step, taken.scalar("loss")) for taken, _ in recorded.feeds()]
+    assert main_line == [(1, 1.0), (2, 2.0), (3, 3.0), (4, 40.0), (5, 500.0)]
+    assert [found.step for found in recorded.alerts] == [2], "the alert of step 4 was left behind"
+    assert [taken.step for taken, _ in recorded.feeds(after=3)] == [4, 5]
+    assert [len(events) for _, events in recorded.feeds()] == [0, 0, 0, 1, 0]
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT COUNT(*) FROM scalars").fetchone() == (8,), "nothing is thrown away"
+
+
+def test_of_each_blob_the_newest_two_are_kept(tmp_path: Path) -> None:
+    writer = RunLogWriter(tmp_path / "r.stabmon", RUN)
+    for step in (1, 2, 3):
+        writer.keep("ladder", step, b"%d" % step)
+    writer.close("finished")
+    assert read(tmp_path / "r.stabmon").blob("ladder") == b"3"
+    assert read(tmp_path / "r.stabmon").blob("other") is None
+    with sqlite3.connect(tmp_path / "r.stabmon") as db:
+        assert db.execute("SELECT step FROM blobs ORDER BY step").fetchall() == [(2,), (3,)]
