@@ -59,6 +59,7 @@ def _quotient(top: Array, bottom: Array) -> Array:
 _TABLE = (
     # ------------------------------------------------------------------ whole model, every step
     Statistic("loss", "model", "nats", "Training loss of the step, as the loop reports it."),
+    Statistic("eval_loss", "model", "nats", "Loss of the evaluation that ended just before the step."),
     Statistic("learning_rate", "model", "1", "Learning rate of the first parameter group at the step."),
     Statistic("total_grad_sq", "model", "1", "Sum of squares of all gradients before clipping.", "sum", exported=False),
     Statistic(

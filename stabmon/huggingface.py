@@ -57,6 +57,11 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         if self.monitor:
             self.monitor.step()
 
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        loss = (kwargs.get("metrics") or {}).get("eval_loss")
+        if self.monitor and isinstance(loss, int | float):
+            self.monitor.evaluated(loss)
+
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:

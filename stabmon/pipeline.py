@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -54,6 +54,13 @@ class Pipeline:
         for sink in tuple(self._sinks):
             self._guard(self._sinks, sink, snapshot, partial(sink.emit, snapshot, alerts, told))
         return alerts
+
+    def recall(self, snapshots: Iterable[Snapshot], alerts: Iterable[Alert]) -> None:
+        """Show the detectors what was recorded before a resume; no sink hears of it again."""
+        for snapshot in snapshots:
+            for alarm in tuple(self._alarms):
+                self._judge(alarm, snapshot)
+        self.alerts += alerts
 
     def close(self, state: RunState) -> None:
         """The run is over: every sink, a dropped one too, flushes and lets go. A second call does nothing."""

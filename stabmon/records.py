@@ -20,6 +20,10 @@ PART_FAILED = "part_failed"
 """Kind of the event that a part was dropped because it raised; detail: `part`, `error`."""
 DROPPED_ROWS = "dropped_rows"
 """Kind of the event that steps were lost on their way to the host; detail: `count`."""
+RESUME = "resume"
+"""Kind of the event that the run went on after a stop; detail: `at`, the step it went on from."""
+EVALUATION = "evaluation"
+"""Kind of the event that an evaluation ended; detail: `eval_loss`."""
 
 
 @dataclass(frozen=True, slots=True)

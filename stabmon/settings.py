@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 _PREFIX = "STABMON_"
 
@@ -23,6 +23,10 @@ class Settings(BaseSettings):
     """Steps between readings of the output change on the fixed probe."""
     dense_steps: int = Field(50, ge=0, description="a whole number of steps, 0 or more")
     """Everything is read every step for this many steps, in a run that starts at step 0."""
+    include: tuple[str, ...] = Field(("*",), description="a list of patterns of module names, such as ['decoder.*']")
+    """Which norm layers are watched, in shell style."""
+    exclude: tuple[str, ...] = Field((), description="a list of patterns of module names, such as ['*.q_norm']")
+    """Which of those are not."""
     folder: Path | None = Field(None, description="a folder")
     """Where run logs go; None: the framework's own output folder, else `./stabmon-runs`."""
     run: str | None = Field(
@@ -56,6 +60,8 @@ class Settings(BaseSettings):
             raise ValueError(_unknown(unknown[0]))
         try:
             return cls(**given)
+        except SettingsError as error:
+            raise ValueError(f"{error}; lists are written as JSON there, such as '[\"decoder.*\"]'") from None
         except ValidationError as error:
             wrong = {str(e["loc"][0]): e["input"] for e in error.errors()}
             raise ValueError("; ".join(_refusal(name, value, given) for name, value in wrong.items())) from None

@@ -24,14 +24,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{part: NOUNS for part in SIBLINGS},
     "taps": NOUNS,
     "pipeline": NOUNS | SIBLINGS,
-    "monitor": NOUNS | SIBLINGS | {"pipeline", "taps"},
+    "session": NOUNS | SIBLINGS | {"pipeline", "taps"},
+    "monitor": NOUNS | SIBLINGS | {"pipeline", "taps", "session"},
     **{part: NOUNS | SIBLINGS | {"pipeline", "monitor"} for part in ("huggingface", "lightning", "demo")},
     "bench": NOUNS | SIBLINGS | {"pipeline", "taps", "monitor", "huggingface", "lightning", "demo"},
     "cli": NOUNS | SIBLINGS | {"pipeline"} | COMMANDS,
 }
 # Heavy or optional packages, and the parts that may import them.
 THIRD_PARTY: dict[str, set[str]] = {
-    "torch": {"taps", "monitor", "huggingface", "lightning", "demo", "bench"},
+    "torch": {"taps", "session", "monitor", "huggingface", "lightning", "demo", "bench"},
     "transformers": {"huggingface"},
     "accelerate": {"huggingface"},
     "lightning": {"lightning"},

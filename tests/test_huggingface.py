@@ -135,6 +135,9 @@ def test_evaluation_in_between_is_not_read(tmp_path: Path) -> None:
         running.train()
         readings.append([s["norm_input_msq"] for s in kept.snapshots])
     np.testing.assert_array_equal(*readings)
+    losses = [entry["eval_loss"] for entry in running.state.log_history if "eval_loss" in entry]
+    # The last evaluation comes after the last step: it is an event alone.
+    assert [s.scalar("eval_loss") for s in kept.snapshots[1:]] == pytest.approx(losses[:-1], rel=1e-6)
 
 
 def test_run_logs_lie_in_the_output_folder_and_say_how_it_ended(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from torch.nn import functional as F
 
 from stabmon import Monitor
 from stabmon.catalog import STATISTICS
-from stabmon.monitor import Schedule
-from stabmon.records import Event, Snapshot
+from stabmon.records import Event, Finding, Snapshot
 from stabmon.runlog import read
+from stabmon.taps.schedule import Schedule
 
 VOCABULARY = 32
 
@@ -114,7 +114,7 @@ def test_every_statistic_is_read_at_the_first_step(tmp_path: Path) -> None:
         assert monitor.latest is not None
         unread = [name for name in STATISTICS if not np.isfinite(monitor.latest[name]).all()]
         sizes = {name: monitor.latest[name].size for name in ("norm_gain", "grad_norm", "output_change_ratio")}
-    assert unread == ["bigram_loss"] or unread == []
+    assert unread == ["eval_loss"]
     assert sizes == {"norm_gain": 5, "grad_norm": 5, "output_change_ratio": 5}
 
 
@@ -134,6 +134,81 @@ def test_a_resumed_run_is_not_read_densely_and_counts_on(tmp_path: Path) -> None
     assert [s.step for s in kept.snapshots] == list(range(101, 111))
     assert [s.step for s in kept.snapshots if np.isfinite(s["norm_gain"]).any()] == [110]
     assert all(np.isfinite(s.scalar("context_share")) for s in kept.snapshots)
+
+
+def test_a_resumed_run_goes_on_in_its_log_with_its_detectors_and_counts(tmp_path: Path) -> None:
+    whole, first, second = Keep(), Keep(), Keep()
+    data = list(batches(20))
+
+    def part(kept: Keep, start: int, stop: int, model: Net, optimizer: torch.optim.Optimizer, **settings: Any) -> Path:
+        with Monitor(
+            model, optimizer, serve=False, dense_steps=20, every=1, probe_every=1000, start_step=start, sinks=[kept],
+            **settings,
+        ) as monitor:  # fmt: skip
+            for batch in data[start:stop]:
+                loss, targets = loss_of(model, batch)
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                monitor.step(loss, targets=targets)
+        assert monitor.run_log is not None
+        return monitor.run_log
+
+    part(whole, 0, 20, *make(), folder=tmp_path / "whole")
+    model, optimizer = make()
+    log = part(first, 0, 12, model, optimizer, folder=tmp_path / "parts")
+    same = part(second, 12, 20, model, optimizer, folder=tmp_path / "parts")
+    assert same == log, "found again without a name"
+    recorded = read(log)
+    assert [s.step for s, _ in recorded.feeds()] == list(range(1, 21))
+    assert [(e.kind, e.detail["at"]) for _, events in recorded.feeds() for e in events] == [("resume", 12)]
+    for name in ("unigram_loss", "bigram_loss", "loss", "norm_gain"):
+        np.testing.assert_array_equal(second.snapshots[-1][name], whole.snapshots[-1][name], err_msg=name)
+
+
+def test_a_stall_open_before_a_resume_is_not_raised_again_after_it(tmp_path: Path) -> None:
+    class Always:
+        name = "always"
+        needs = ("loss",)
+
+        def score(self, snapshot: Snapshot) -> Any:
+            return np.full(1, 2.0, dtype=np.float32)
+
+        def explain(self, site: int) -> Finding:
+            return Finding("warning", "is so", "", (), {}, since=1)
+
+    alerts = []
+    for start in (0, 3):
+        model, optimizer = make()
+        with watch(model, optimizer, tmp_path, detectors=[Always()], start_step=start) as monitor:
+            train(model, optimizer, monitor, steps=3)
+            alerts.append([alert.step for alert in monitor.alerts])
+    assert alerts == [[1], [1]]
+
+
+def test_patterns_choose_the_norms_and_those_that_fit_none_are_refused(tmp_path: Path) -> None:
+    model, optimizer = make()
+    with watch(model, optimizer, tmp_path, include=["encoder.*"], exclude=["*.norm1"]) as monitor:
+        train(model, optimizer, monitor, steps=1)
+        assert monitor.latest is not None
+        names = [site.name for site in monitor.latest.layout.sites_of("norm_gain")]
+    assert names == ["encoder.layers.0.norm2", "encoder.layers.1.norm2", "encoder.norm"]
+    with pytest.raises(ValueError, match=r"exclude='decoder\.\*' fits no norm layer.*encoder\.layers\.0\.norm1"):
+        watch(model, optimizer, tmp_path, exclude=["decoder.*"])
+    with pytest.raises(ValueError, match=r"leaves no norm layer"):
+        watch(model, optimizer, tmp_path, exclude=["*"])
+
+
+def test_an_evaluation_goes_with_the_next_step(tmp_path: Path) -> None:
+    model, optimizer = make()
+    kept = Keep()
+    with watch(model, optimizer, tmp_path, sinks=[kept]) as monitor:
+        train(model, optimizer, monitor, steps=1)
+        monitor.evaluated(2.5)
+        train(model, optimizer, monitor, steps=2)
+    found = [s.scalar("eval_loss") for s in kept.snapshots]
+    assert found == [pytest.approx(np.nan, nan_ok=True), 2.5, pytest.approx(np.nan, nan_ok=True)]
+    assert [(e.kind, e.step, e.detail["eval_loss"]) for e in kept.events] == [("evaluation", 1, 2.5)]
 
 
 def test_the_run_log_holds_what_the_pipeline_was_fed(tmp_path: Path) -> None:

@@ -138,7 +138,8 @@ def test_a_finished_log_is_one_plain_file(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_holds_the_file_does_not_stop_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stabmon.runlog.writer._is_local", lambda folder: False)  # rollback journal: readers block commits
+    # With a rollback journal readers block commits.
+    monkeypatch.setattr("stabmon.runlog.writer._is_local", lambda folder: False)
     path = tmp_path / "r.stabmon"
     clock = Clock()
     writer = RunLogWriter(path, RUN, clock=clock)

@@ -93,3 +93,11 @@ def test_a_run_name_of_128_characters_with_spaces_is_allowed() -> None:
     name = "llama 7b, lr 3e-3 " + "x" * 110
     assert len(name) == 128
     assert Settings.of(run=name).run == name
+
+
+def test_a_list_in_the_environment_is_json_and_what_is_not_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STABMON_INCLUDE", '["a.*", "b"]')
+    assert Settings.of().include == ("a.*", "b")
+    monkeypatch.setenv("STABMON_INCLUDE", "a.*")
+    with pytest.raises(ValueError, match=r"include.*JSON"):
+        Settings.of()

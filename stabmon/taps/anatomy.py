@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor, nn
@@ -54,6 +55,26 @@ def find_norms(model: nn.Module) -> list[Norm]:
             f"them{seen}). stabmon watches networks with such layers; is this the network, or a wrapper around it?"
         )
     return norms
+
+
+def select(norms: Sequence[Norm], include: Sequence[str], exclude: Sequence[str]) -> list[Norm]:
+    """The norms whose module name fits a pattern of `include` (shell style) and none of `exclude`.
+
+    ValueError: a pattern that fits no norm, or none left.
+    """
+    for argument, patterns in (("include", include), ("exclude", exclude)):
+        for pattern in patterns:
+            if not any(fnmatchcase(norm.name, pattern) for norm in norms):
+                known = ", ".join(norm.name for norm in norms[:8]) + (", …" if len(norms) > 8 else "")
+                raise ValueError(f"{argument}={pattern!r} fits no norm layer of the model; it has: {known}")
+    kept = [n for n in norms if _fits(n.name, include) and not _fits(n.name, exclude)]
+    if not kept:
+        raise ValueError(f"exclude={list(exclude)} leaves no norm layer to watch; leave some of its patterns out")
+    return kept
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _is_norm(module: nn.Module) -> bool:

@@ -49,6 +49,14 @@ class Baselines:
         found = self._ladder.observe(targets)
         return np.array([found.uniform, found.unigram, found.bigram], dtype=np.float32)
 
+    def dump(self) -> bytes | None:
+        """The counts, for a resume; None before the first targets."""
+        return self._ladder.dump() if self._ladder else None
+
+    def load(self, counts: bytes) -> None:
+        """Go on with counts from `dump`."""
+        self._ladder = Ladder.load(counts)
+
     def _of_batch(self) -> Tensor | None:
         call = self._forward.last
         if call is None:

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from stabmon.records import PART_FAILED, Event, Layout, Site, Snapshot
 from stabmon.taps import Due, Tap
-from stabmon.taps.anatomy import find_blocks, find_norms, group_parameters, norm_sites
+from stabmon.taps.anatomy import find_blocks, find_norms, group_parameters, norm_sites, select
 from stabmon.taps.baselines import Baselines
 from stabmon.taps.forward import Forward
 from stabmon.taps.gradients import Gradients, Groups
@@ -26,7 +26,10 @@ from stabmon.taps.pack import Pack
 from stabmon.taps.updates import Updates
 
 _log = logging.getLogger("stabmon")
-_TIMES: Sequence[tuple[str, Site]] = (("step_seconds", Site("")), ("monitor_seconds", Site("")))
+_HOST: Sequence[tuple[str, Site]] = tuple(
+    (statistic, Site("")) for statistic in ("step_seconds", "monitor_seconds", "eval_loss")
+)
+"""What the caller knows of a step by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class _Ticket:
 
     step: int
     time: float
-    seconds: tuple[float, float]
+    host: tuple[float, ...]
     layout: Layout
 
 
@@ -45,8 +48,15 @@ class Instruments:
     A tap that fails is logged once, dropped (its values are NaN from then on) and told as an event.
     """
 
-    def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
-        norms, parameters = find_norms(model), _held(model, optimizers)
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizers: Sequence[Optimizer],
+        include: Sequence[str] = ("*",),
+        exclude: Sequence[str] = (),
+    ) -> None:
+        norms = select(find_norms(model), include, exclude)
+        parameters = _held(model, optimizers)
         device = next(iter(parameters.values())).device
         blocks = find_blocks(model, norms)
         groups = group_parameters(parameters, blocks, norm_sites([norm.name for norm in norms], blocks))
@@ -61,7 +71,7 @@ class Instruments:
         )
         self._taps: list[Tap] = [self._loss, self._norms, self._gradients, self._updates, self._output]
         self._alive = list(self._taps)
-        self._baselines = Baselines(self._forward)
+        self.baselines = Baselines(self._forward)
         self._first_targets: Tensor | None = None
         self._parameters = list(parameters)
         self._blocks = blocks
@@ -93,7 +103,7 @@ class Instruments:
             tap.arm(due)
 
     def collect(
-        self, step: int, loss: Tensor | float | None, targets: Tensor | None, seconds: tuple[float, float]
+        self, step: int, loss: Tensor | float | None, targets: Tensor | None, host: tuple[float, ...]
     ) -> list[Snapshot]:
         """Read the finished step; returns the snapshots that are here, usually with this one on a CPU."""
         now = time.time()
@@ -105,15 +115,15 @@ class Instruments:
             self._settle()
         assert self._layout is not None
         row = torch.cat([self._or_nan(tap, values.get(tap.name)) for tap in self._taps])
-        self._pack.ship(_Ticket(step, now, seconds, self._layout), row, self._baselines.targets(targets))
+        self._pack.ship(_Ticket(step, now, host, self._layout), row, self.baselines.targets(targets))
         return self.arrived()
 
     def arrived(self, wait: bool = False) -> list[Snapshot]:
         """Snapshots that have reached the host, in step order."""
         snapshots = []
         for ticket, values, targets in self._pack.arrived(wait):
-            host = np.array(ticket.seconds, dtype=np.float32)
-            whole = np.concatenate((values, self._baselines.score(targets), host))
+            host = np.array(ticket.host, dtype=np.float32)
+            whole = np.concatenate((values, self.baselines.score(targets), host))
             snapshots.append(Snapshot(ticket.step, ticket.time, whole, ticket.layout))
         return snapshots
 
@@ -146,7 +156,7 @@ class Instruments:
             _log.warning("stabmon: not called in the first step's forward, so not watched: %s", ", ".join(unseen))
         groups = group_parameters(self._parameters, self._blocks, norms)
         sites = {site.name: site for site in (*norms.values(), *groups)}
-        every = [*(c for found in columns.values() for c in found), *self._baselines.columns, *_TIMES]
+        every = [*(c for found in columns.values() for c in found), *self.baselines.columns, *_HOST]
         self._layout = Layout(tuple((statistic, site.name) for statistic, site in every), tuple(sites.values()))
         self._forward.settle()
         self._norms.settle()

@@ -33,7 +33,7 @@ def signals(pre: bool) -> dict[str, np.ndarray]:
             F.cross_entropy(network(tokens).reshape(-1, VOCABULARY), targets.reshape(-1)).backward()
             optimizer.step()
             optimizer.zero_grad()
-            (snapshot,) = instruments.collect(step, None, None, (0.0, 0.0))
+            (snapshot,) = instruments.collect(step, None, None, (0.0, 0.0, 0.0))
             for name in ("norm_input_msq", "norm_gain", "grad_norm"):
                 found.setdefault(name, []).append(snapshot[name])
         roles = [site.role for site in snapshot.layout.sites_of("norm_input_msq")]
@@ -47,9 +47,7 @@ def at(pre: bool, statistic: str, role: str) -> np.ndarray:
 
 
 def test_post_ln_norm_inputs_are_flat_over_depth() -> None:
-    np.testing.assert_allclose(
-        at(False, "norm_input_msq", "ffn_norm"), [1.45, 1.45, 1.47, 1.42, 1.46, 1.50], rtol=0.02
-    )
+    np.testing.assert_allclose(at(False, "norm_input_msq", "ffn_norm"), [1.45, 1.45, 1.47, 1.42, 1.46, 1.50], rtol=0.02)
 
 
 def test_pre_ln_norm_inputs_grow_with_depth() -> None:

@@ -1,0 +1,185 @@
+"""One watched run: what a Monitor holds from its making to its close."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from stabmon import __version__
+from stabmon.detectors import Detector
+from stabmon.pipeline import build
+from stabmon.records import DROPPED_ROWS, EVALUATION, RESUME, Event, Run, RunState, Snapshot
+from stabmon.runlog import RunLogWriter, newest, path_of, read
+from stabmon.server.thread import Server
+from stabmon.settings import Settings
+from stabmon.sinks import Sink
+from stabmon.sinks.console import Console
+from stabmon.sinks.prometheus import Prometheus
+from stabmon.taps.instruments import Instruments
+from stabmon.taps.schedule import Schedule
+
+RECALL_STEPS = 2000
+"""Steps before a resume that the detectors are shown again: more than any of them looks back."""
+KEEP_EVERY = 1000
+"""Steps between stores of the n-gram counts, which a resume needs."""
+_LADDER = "ladder"
+
+_log = logging.getLogger("stabmon")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is watched, and by what."""
+
+    model: nn.Module
+    optimizers: Sequence[Optimizer]
+    detectors: Sequence[Detector]
+    sinks: Callable[[Run, Path], Sequence[Sink]]
+    """Made once the run and its folder are known."""
+    framework: str
+    start_step: int
+
+
+class Session:
+    """Attaches in its constructor, which leaves nothing behind when it raises."""
+
+    def __init__(self, subject: Subject, settings: Settings) -> None:
+        self.step = self.start_step = subject.start_step
+        self.latest: Snapshot | None = None
+        self.closed = False
+        self.server: Server | None = None
+        self._settings = settings
+        dense = 0 if subject.start_step else settings.dense_steps
+        self._schedule = Schedule(settings.every, settings.probe_every, dense)
+        self._instruments = Instruments(subject.model, subject.optimizers, settings.include, settings.exclude)
+        try:
+            self._open(subject)
+        except BaseException:
+            self._instruments.detach()
+            if self.server:
+                self.server.stop()
+            raise
+        self._seconds = 0.0
+        self._stepped_at = time.perf_counter()
+        self._dropped = 0
+        self._evaluation = float("nan")
+        self._instruments.arm(self._schedule.due(self.step + 1))
+
+    def _open(self, subject: Subject) -> None:
+        """Everything outside the model; the port first, since nothing is left behind when it is taken."""
+        settings = self._settings
+        folder = settings.folder or Path("stabmon-runs")
+        name, resumed = _name(folder, settings.run, subject.start_step)
+        self.run = run = Run(
+            name=name,
+            started=time.time(),
+            framework=subject.framework,
+            model=type(subject.model).__name__,
+            version=__version__,
+            architecture={"blocks": len(self._instruments.blocks), "start_step": subject.start_step},
+        )
+        own = [RunLogWriter.name, Console.name]
+        judges = [detector.name for detector in subject.detectors]
+        metrics = Prometheus(run, judges, [*self._instruments.names, *judges, *own])
+        path = path_of(folder, name)
+        if settings.serve:
+            self.server = Server(metrics.render, settings.host, settings.port)
+        resume_at = subject.start_step if resumed else None
+        self._run_log = RunLogWriter(path, run, resume_at=resume_at) if settings.log else None
+        logs: list[Sink] = [self._run_log] if self._run_log else []
+        self.pipeline = build(run, subject.detectors, [*logs, Console(), metrics, *subject.sinks(run, folder)])
+        self._events = self._recall(path) if resumed else []
+        if self.server:
+            _log.info("stabmon: metrics of run %s at %s/metrics", run.name, self.server.url)
+
+    @property
+    def run_log(self) -> Path | None:
+        return self._run_log.path if self._run_log else None
+
+    def _recall(self, path: Path) -> list[Event]:
+        """Give detectors and baselines back what they knew; a run log that cannot be read costs them their memory."""
+        try:
+            recorded = read(path)
+            self.pipeline.recall((s for s, _ in recorded.feeds(after=self.step - RECALL_STEPS)), recorded.alerts)
+            if counts := recorded.blob(_LADDER):
+                self._instruments.baselines.load(counts)
+        except Exception:
+            _log.exception("stabmon: could not read back %s; the detectors begin afresh", path)
+        return [Event(self.step, time.time(), RESUME, {"at": self.step})]
+
+    def take(self, loss: Tensor | float | None, targets: Tensor | None) -> None:
+        """One optimizer step is complete."""
+        started = time.perf_counter()
+        self.step += 1
+        # What this call costs is known after it, so each row tells the cost of the call before it.
+        host = (started - self._stepped_at, self._seconds, self._evaluation)
+        self._stepped_at, self._evaluation = started, float("nan")
+        self._feed(self._instruments.collect(self.step, loss, targets, host))
+        if self._run_log and self.step % KEEP_EVERY == 0:
+            self._keep(self._run_log)
+        self._instruments.arm(self._schedule.due(self.step + 1))
+        self._seconds = time.perf_counter() - started
+
+    def evaluated(self, loss: float) -> None:
+        """An evaluation has ended; its loss goes with the next step's values."""
+        self._evaluation = loss
+        self._events.append(Event(self.step, time.time(), EVALUATION, {"eval_loss": loss}))
+
+    def close(self, state: RunState) -> None:
+        self.closed = True
+        try:
+            self._feed(self._instruments.arrived(wait=True))
+            if self._run_log:
+                self._keep(self._run_log)
+        except Exception:
+            _log.exception("stabmon: failed while closing")
+        self._instruments.detach()
+        self.pipeline.close(state)
+        if self.server:
+            time.sleep(self._settings.linger_seconds if state in ("finished", "failed") else 0)
+            self.server.stop()
+
+    def _keep(self, log: RunLogWriter) -> None:
+        if counts := self._instruments.baselines.dump():
+            log.keep(_LADDER, self.step, counts)
+
+    def _feed(self, snapshots: Sequence[Snapshot]) -> None:
+        for snapshot in snapshots:
+            self.latest = snapshot
+            self.pipeline.feed(snapshot, self._take_events(snapshot))
+
+    def _take_events(self, snapshot: Snapshot) -> list[Event]:
+        events = [*self._events, *self._instruments.failures]
+        self._events.clear()
+        self._instruments.failures.clear()
+        if lost := self._instruments.dropped - self._dropped:
+            self._dropped += lost
+            events.append(Event(snapshot.step, snapshot.time, DROPPED_ROWS, {"count": lost}))
+        return events
+
+
+def _name(folder: Path, given: str | None, start_step: int) -> tuple[str, bool]:
+    """The run's name, and whether its run log is there and gone on with.
+
+    A run that starts at step 0 never takes a name whose log is there: `demo`, `demo-2`, `demo-3`, … One that starts
+    later is the given one's continuation, or without a name that of the folder's latest.
+    """
+    known = given or next((os.environ[v] for v in ("WANDB_RUN_ID", "SLURM_JOB_ID") if os.environ.get(v)), None)
+    if start_step:
+        log = path_of(folder, known) if known else newest(folder)
+        if log is not None and log.exists():
+            return log.stem, True
+    name = free = known or f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    number = 1
+    while path_of(folder, free).exists():
+        number += 1
+        free = f"{name}-{number}"
+    return free, False
