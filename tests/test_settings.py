@@ -17,6 +17,8 @@ def test_the_defaults() -> None:
         "every": 10,
         "probe_every": 50,
         "dense_steps": 50,
+        "include": ("*",),
+        "exclude": (),
         "folder": None,
         "run": None,
         "serve": True,
