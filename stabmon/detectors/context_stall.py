@@ -18,11 +18,14 @@ from stabmon.records import Finding, Severity, Snapshot
 # Healthy runs keep s > 1e-3 (Pre-LN's early dip: .005); stalled ones are under 1e-4 by step 10.
 COLLAPSED = 1e-4
 RECOVERED = 1e-3
-# Steps under a level, without rising, after which nothing turned up any more at that learning rate.
+# Steps under a level, without rising, after which nothing turned up any more at that learning rate. A run that was
+# off its plateau at step 110 had been at 6e-6.
 LOST = 1e-6
 LOST_STEPS = 15
-LOW = 1e-5
+LOW = 3e-6
 LOW_STEPS = 40
+# Where the lowest block still gets its gradient, s may dip for a few steps (Pre-LN at lr 1e-2: 15).
+DOUBTED_STEPS = 25
 # Below this a rise may be float32 noise, or an attempt that fails (1e-8 -> 3e-8 -> 1e-13 was seen).
 FORECAST = 1e-7
 RISING = 0.005
@@ -123,7 +126,8 @@ class ContextStall:
             return
         if share.below(COLLAPSED) and self._since is None:
             self._since = next(s for s, x in zip(share.steps, share.logs, strict=True) if x < log(COLLAPSED))
-        if share.last > RECOVERED or self._task.quiet:
+        limit = COLLAPSED if self._verdict is None else RECOVERED
+        if not share.last <= limit or self._task.quiet:
             self._verdict = self._since = None
             return
         slope = share.slope()
@@ -142,8 +146,11 @@ class ContextStall:
         known = np.isfinite(self._task.gap)
         if self._verdict == "critical" and known:
             return "critical"
+        agrees = self._depth.agrees(self._floored)
+        if self._verdict is None and not agrees and not self._lasts(self._since, DOUBTED_STEPS):
+            return None
         gone = self._lasts(self._lost, LOST_STEPS) or self._lasts(self._low, LOW_STEPS)
-        return "critical" if known and gone and not self._waiting and self._depth.agrees(self._floored) else "warning"
+        return "critical" if known and gone and not self._waiting and agrees else "warning"
 
     @property
     def _waiting(self) -> bool:

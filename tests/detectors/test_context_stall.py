@@ -107,6 +107,14 @@ def test_a_plateau_that_resolves_is_warned_of_told_as_such_and_cleared_and_never
     assert told(alerts) == [(36, "warning"), (207, "info"), (234, "cleared")]  # s = 1e-3 at 225
 
 
+def test_a_plateau_as_deep_as_6e_6_that_ends_at_step_110_is_not_called_critical() -> None:
+    """Real text, lr 5e-4."""
+    share = along(
+        {1: 0.5, 6: 2e-3, 10: 2.5e-4, 14: 8e-5, 20: 2.6e-5, 40: 6.6e-6, 70: 6e-6, 80: 2e-5, 100: 3e-4, 120: 0.06}
+    )
+    assert said(a_run(share)) == [(15, "warning"), (114, "cleared")]
+
+
 def test_the_forecast_is_an_upper_bound_from_the_slope() -> None:
     """From 1e-5 at 2 % a step: ln(.1 / s) / .02 steps are left."""
     share = along({1: 0.5, 20: 1e-5, 60: 1e-5, 600: 1e-5 * np.exp(0.02 * 540)}, 300)
@@ -134,9 +142,18 @@ def test_without_targets_it_warns_and_says_that_it_does_not_know() -> None:
     assert "unknown" in alerts[0].cause
 
 
-def test_a_gradient_that_reaches_the_lowest_block_keeps_it_from_critical() -> None:
+def test_a_gradient_that_reaches_the_lowest_block_delays_the_warning_by_25_steps_and_keeps_it_from_critical() -> None:
     grads = np.tile(np.linspace(0.5, 1, 8) ** 2, (400, 1))
-    assert said(a_run(along(POST_LN), grad_sq=grads)) == [(12, "warning")]
+    alerts = alerts_of(ContextStall(), a_run(along(POST_LN), grad_sq=grads))
+    assert told(alerts) == [(36, "warning")]
+    assert alerts[0].since == 11
+
+
+def test_a_dip_of_fifteen_steps_with_live_gradients_is_silent() -> None:
+    """Pre-LN at lr 1e-2."""
+    share = along({1: 0.5, 6: 1.2e-4, 10: 5.7e-5, 18: 8.3e-5, 25: 3.2e-4, 40: 4.4e-3, 50: 0.04, 400: 0.3})
+    assert said(a_run(share, grad_sq=np.ones((400, 8)))) == []
+    assert said(a_run(share)) == [(10, "warning"), (41, "cleared")]
 
 
 def test_a_cut_of_the_learning_rate_starts_the_trend_afresh_and_eases_the_alert_when_it_works() -> None:
