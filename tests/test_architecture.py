@@ -36,6 +36,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "transformers": {"huggingface"},
     "accelerate": {"huggingface"},
     "lightning": {"lightning"},
+    "pytorch_lightning": {"lightning"},
     "fastapi": {"server"},
     "starlette": {"server"},
     "uvicorn": {"server"},

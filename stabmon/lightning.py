@@ -1,0 +1,144 @@
+"""Lightning Trainer: `Trainer(..., callbacks=[StabilityCallback()])`, of `lightning` and `pytorch_lightning` alike."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stabmon.detectors import Detector
+from stabmon.monitor import Monitor
+from stabmon.records import RunState
+from stabmon.settings import Settings
+from stabmon.sinks import Sink
+
+_PACKAGES = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lightning"}
+_EVAL_LOSSES = ("val_loss", "val/loss", "eval_loss", "eval/loss")
+"""Names under which a validation's loss is looked for in `trainer.callback_metrics`."""
+
+
+def _callback_class() -> Any:
+    """That of the package in use, else of one that is installed; the Trainers of both take either's callbacks."""
+    used = (home for home in _PACKAGES.values() if home in sys.modules)
+    installed = (home for package, home in _PACKAGES.items() if find_spec(package))
+    home = next(used, None) or next(installed, None)
+    if home is None:
+        raise ModuleNotFoundError(
+            "stabmon.lightning needs lightning or pytorch-lightning; install one: pip install 'stabmon[lightning]'"
+        )
+    return import_module(home).Callback
+
+
+class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at run time only
+    """Watches a Trainer's fit with a `Monitor`, made before the sanity check; a step is one of every optimizer.
+
+    The loss is that of `training_step`, the targets are the batch's `labels`, or `y` of a batch `(x, y)`; gradients are
+    read before Lightning clips them. Run logs go to `<trainer.log_dir>/stabmon` unless a folder is given, and a fit
+    from a checkpoint goes on in the run log that the checkpoint was saved beside. Takes what `Monitor` takes, but for
+    model and optimizer; wrong settings raise here, a taken port or a folder that cannot be written in `trainer.fit()`,
+    before the first step.
+    """
+
+    def __init__(
+        self, *, detectors: Iterable[Detector] | None = None, sinks: Iterable[Sink] = (), **settings: Any
+    ) -> None:
+        Settings.of(**settings)
+        self._detectors = None if detectors is None else list(detectors)
+        self._sinks = list(sinks)
+        self._settings = settings
+        self._recorded: Path | None = None
+        self._steps = 0
+        self._losses: list[Tensor] = []
+        self.monitor: Monitor | None = None
+        """Watches the current or latest fit; None before the first."""
+
+    def setup(self, trainer: Any, pl_module: nn.Module, stage: str) -> None:
+        if stage == "fit":
+            self._close("stopped")
+            self.monitor = self._recorded = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the run is recorded; nothing else of stabmon goes into a checkpoint."""
+        log = self.monitor.run_log if self.monitor else None
+        return {"run_log": str(log.absolute())} if log else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._recorded = Path(state_dict["run_log"]) if "run_log" in state_dict else None
+
+    def on_sanity_check_start(self, trainer: Any, pl_module: nn.Module) -> None:
+        self._start(trainer, pl_module)
+
+    def on_train_start(self, trainer: Any, pl_module: nn.Module) -> None:
+        if self.monitor is None:  # there was no sanity check
+            self._start(trainer, pl_module)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if self.monitor is None:
+            return
+        loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+        if isinstance(loss, Tensor) and loss.numel() == 1:
+            # Lightning has divided it already where it accumulates by itself.
+            parts = trainer.accumulate_grad_batches if pl_module.automatic_optimization else 1
+            self._losses.append(loss.detach().float().reshape(()) * parts)
+        if (steps := _steps(trainer)) > self._steps:
+            self._steps = steps
+            self.monitor.step(torch.stack(self._losses).mean() if self._losses else None, _targets(batch))
+            self._losses.clear()
+
+    def on_validation_end(self, trainer: Any, pl_module: nn.Module) -> None:
+        found = (trainer.callback_metrics.get(name) for name in _EVAL_LOSSES)
+        loss = next((value for value in found if value is not None), None)
+        if self.monitor and loss is not None and not trainer.sanity_checking:
+            self.monitor.evaluated(float(loss))
+
+    def on_train_end(self, trainer: Any, pl_module: nn.Module) -> None:
+        self._close("finished")
+
+    def on_exception(self, trainer: Any, pl_module: nn.Module, exception: BaseException) -> None:
+        preempted = type(exception).__name__ == "SIGTERMException"
+        interrupted = isinstance(exception, KeyboardInterrupt)
+        self._close("preempted" if preempted else "stopped" if interrupted else "failed")
+
+    def _start(self, trainer: Any, pl_module: nn.Module) -> None:
+        given = Settings.of(**self._settings)
+        log_dir = trainer.log_dir or trainer.default_root_dir  # asked for on every rank: it is broadcast
+        self._steps = _steps(trainer)
+        self._losses.clear()
+        last = self._recorded if self._steps and self._recorded and self._recorded.exists() else None
+        folder = given.folder or (last.parent if last else Path(log_dir) / "stabmon")
+        run = given.run or (last.stem if last and (folder / last.name).exists() else None)
+        self.monitor = Monitor(
+            pl_module,
+            trainer.optimizers,
+            detectors=self._detectors,
+            sinks=self._sinks,
+            framework="lightning",
+            start_step=self._steps,
+            **{**self._settings, "folder": folder, "run": run},
+        )
+
+    def _close(self, state: RunState) -> None:
+        if self.monitor:
+            self.monitor.close(state)
+
+
+def _steps(trainer: Any) -> int:
+    """Completed steps: Lightning counts each optimizer's."""
+    return int(trainer.global_step) // max(1, len(trainer.optimizers))
+
+
+def _targets(batch: Any) -> Tensor | None:
+    """Integer targets of a batch that is a mapping with `labels`, or a pair (x, y)."""
+    found = None
+    if isinstance(batch, Mapping):
+        found = batch.get("labels")
+    elif isinstance(batch, tuple | list) and len(batch) == 2:
+        found = batch[1]
+    whole = isinstance(found, Tensor) and found.dtype in (torch.int16, torch.int32, torch.int64)
+    return found if whole else None
