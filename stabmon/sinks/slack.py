@@ -121,10 +121,8 @@ def _problem(address: str) -> str:
     scheme, host, rest = "", "", ""
     with suppress(ValueError):
         parts = urlsplit(address)
-        scheme, host, rest = parts.scheme, parts.hostname or "", parts.path.strip("/")
-        _ = parts.port  # ValueError if it is none
-        if "@" in parts.netloc:
-            host = ""
+        if parts.port != 0 and "@" not in parts.netloc:  # ValueError if the port is no number
+            scheme, host, rest = parts.scheme, parts.hostname or "", parts.path.strip("/")
     if scheme not in ("http", "https") or not host or not address.isascii() or not address.isprintable():
         return "the webhook is no web address"
     if " " in address:
