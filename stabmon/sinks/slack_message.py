@@ -12,8 +12,8 @@ from stabmon.sinks.delivery import Why
 
 _HEADER = 150
 """Slack's limit, in characters."""
-_SECTION = 2400
-"""Slack allows 3000, but refuses messages of about 13,000 characters in all; there are at most five sections."""
+_SECTION, _NOTE = 2000, 500
+"""Slack allows 3000, but refuses messages of about 13,000 characters in all; there are at most six sections."""
 _LINES = 20
 _LINE = 110
 _LATE_SECONDS = 60.0
@@ -26,7 +26,7 @@ def compose(alerts: Sequence[Alert], run: Run | None, link: str | None, why: Why
     """The webhook's JSON: one alert whole, several as a digest. `run`: whose alerts they are, where that is known."""
     first = f"{_sign(alerts[0])} {alerts[0].headline}" if len(alerts) == 1 else _digest_title(alerts, why)
     body = _single(alerts[0]) if len(alerts) == 1 else _digest(alerts)
-    linked = [_section(f"<{_escape(link)}|Open the live page>")] if link else []
+    linked = [_section(f"<{_escape(link)}|Open the live page>")] if link and len(link) < _NOTE else []
     notes = [_context(note) for note in (_lateness(alerts, why), _source(run)) if note]
     header = {"type": "header", "text": {"type": "plain_text", "text": _cut(first, _HEADER), "emoji": True}}
     return {"text": _escape(_cut(first, _HEADER)), "blocks": [header, *body, *linked, *notes]}
@@ -93,7 +93,7 @@ def _section(text: str) -> Block:
 
 
 def _context(text: str) -> Block:
-    return {"type": "context", "elements": [{"type": "mrkdwn", "text": _cut(text, _SECTION)}]}
+    return {"type": "context", "elements": [{"type": "mrkdwn", "text": _cut(text, _NOTE)}]}
 
 
 def _escape(text: str) -> str:
