@@ -18,12 +18,14 @@ from stabmon.records import Finding, Severity, Snapshot
 # Healthy runs keep s > 1e-3 (Pre-LN's early dip: .005); stalled ones are under 1e-4 by step 10.
 COLLAPSED = 1e-4
 RECOVERED = 1e-3
-# Steps under a level, without rising, after which nothing turned up any more at that learning rate. A run that was
-# off its plateau at step 110 had been at 6e-6.
-LOST = 1e-6
+# Steps under a level after which nothing turned up any more at that learning rate. Runs on real text that did turn had
+# been at 6e-6 (lr 5e-4) and at 2.3e-7 (7e-4; under 1e-6 and falling for 45 steps); those that did not (1e-3) were at
+# 5e-8 by step 30. On Markov data a stall may stay over 1e-7 for 150 steps, but falls by .02 a step all the time.
+LOST = 1e-7
 LOST_STEPS = 15
-LOW = 3e-6
-LOW_STEPS = 40
+LOW = 1e-6
+FALLING = -0.01
+LOW_STEPS = 60
 # Where the lowest block still gets its gradient, s may dip for a few steps (Pre-LN at lr 1e-2: 15).
 DOUBTED_STEPS = 25
 # Below this a rise may be float32 noise, or an attempt that fails (1e-8 -> 3e-8 -> 1e-13 was seen).
@@ -135,7 +137,7 @@ class ContextStall:
             return
         self._slope = slope
         self._rising = (self._rising or self._step) if slope > RISING else None
-        self._low = (self._low or self._step) if slope <= 0 and share.below(LOW) else None
+        self._low = (self._low or self._step) if slope <= FALLING and share.below(LOW) else None
         self._lost = (self._lost or self._step) if slope <= 0 and share.below(LOST) else None
         self._verdict = self._severity()
 

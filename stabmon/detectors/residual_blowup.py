@@ -22,6 +22,8 @@ FIRST_STEP = 50
 WINDOW = 1.4
 READINGS = 4
 SPACING = 1.01
+# A plateau's end moves norm inputs by x3 within a window, between values of 2 and 6: that is no blow-up yet.
+GROWN = 10.0
 # On the fixed probe a single trust ratio is noise (-1 to 5 in a healthy run); two low ones in a row are not.
 TRUST = 0.3
 SHOCK = 0.2
@@ -71,6 +73,7 @@ class ResidualBlowup:
         self._step = 0
         self._times: list[float] = []
         self._logs: list[Floats] = []
+        self._first: Floats = np.array([])
         self._exponent: Floats = np.array([])
         self._hot: Floats = np.array([])
         self._overshoot: dict[str, float] = {}
@@ -123,6 +126,7 @@ class ResidualBlowup:
 
     def _start(self, sites: int) -> None:
         self._times, self._logs = [], []
+        self._first = np.full(sites, np.nan)
         self._exponent = np.full(sites, np.nan)
         self._hot = np.full(sites, np.nan)
 
@@ -139,6 +143,7 @@ class ResidualBlowup:
             self._distrusted = snapshot.step if low else None
 
     def _add(self, logs: Floats) -> None:
+        self._first = np.where(np.isnan(self._first), logs, self._first)
         if len(self._times) > 1 and self._times[-1] < SPACING * self._times[-2]:
             self._times.pop()
             self._logs.pop()
@@ -154,8 +159,9 @@ class ResidualBlowup:
         exponent = theil_sen(np.log(self._times), np.array(self._logs))
         known = np.isfinite(exponent)
         self._exponent = np.where(known, exponent, self._exponent)
+        hot = (self._exponent > EXPONENT) & (self._logs[-1] - self._first > np.log(GROWN))
         since = np.where(np.isnan(self._hot), self._step, self._hot)
-        self._hot = np.where(known, np.where(self._exponent > EXPONENT, since, np.nan), self._hot)
+        self._hot = np.where(known, np.where(hot, since, np.nan), self._hot)
 
     def _scores(self) -> Array:
         score = np.nan_to_num(self._exponent) / EXPONENT

@@ -13,6 +13,8 @@ NAN = float("nan")
 
 # Measured: 8 layers, d = 128, Adam, lr 1e-3, no warm-up (Markov data).
 POST_LN = {1: 0.47, 2: 0.077, 3: 0.022, 4: 0.0064, 8: 3.4e-4, 13: 2.8e-5, 19: 3.9e-6, 25: 1.1e-6, 45: 7e-7, 400: 7e-10}
+# The same network on real text, seed 0.
+TEXT = {1: 0.47, 3: 1.8e-3, 10: 6.6e-6, 20: 2.1e-7, 30: 4.9e-8, 60: 2.2e-8, 120: 1.1e-8, 400: 8e-9}
 PRE_LN = {1: 0.68, 2: 0.42, 3: 0.27, 4: 0.21, 8: 0.16, 13: 0.27, 19: 0.73, 25: 0.81, 400: 0.81}
 # lr 5e-4: lowest at 1.2e-5, turns at step 170, the loss moves at 277.
 DELAYED = {1: 0.47, 4: 0.05, 20: 2e-4, 60: 3e-5, 130: 1.2e-5, 165: 1.2e-5, 277: 0.05, 320: 0.6, 400: 0.7}
@@ -20,7 +22,8 @@ DELAYED = {1: 0.47, 4: 0.05, 20: 2e-4, 60: 3e-5, 130: 1.2e-5, 165: 1.2e-5, 277: 
 
 def along(shape: dict[int, float], count: int = 400) -> Floats:
     """Log-linear between the measured steps, float[count] from step 1 on."""
-    return np.asarray(np.exp(np.interp(np.arange(1, count + 1), list(shape), np.log(list(shape.values())))))
+    at = sorted(shape)
+    return np.asarray(np.exp(np.interp(np.arange(1, count + 1), at, np.log([shape[step] for step in at]))))
 
 
 def a_run(
@@ -47,13 +50,12 @@ def said(snapshots: list[Snapshot]) -> list[tuple[int, str]]:
 
 def test_the_measured_stall_is_warned_of_at_step_12_and_called_critical_within_80_steps() -> None:
     alerts = alerts_of(ContextStall(), a_run(along(POST_LN)))
-    assert told(alerts) == [(12, "warning"), (46, "critical")]
+    assert told(alerts) == [(12, "warning"), (91, "critical")]
     assert [a.since for a in alerts] == [11, 11]
 
 
-def test_a_stall_as_deep_as_on_real_text_is_warned_of_at_step_10() -> None:
-    share = along({1: 0.47, 4: 2e-3, 10: 1.2e-5, 24: 1e-6, 60: 5e-8, 400: 5e-9})
-    assert said(a_run(share)) == [(10, "warning"), (40, "critical")]
+def test_the_deeper_stall_on_real_text_is_warned_of_at_step_10_and_called_critical_at_step_42() -> None:
+    assert said(a_run(along(TEXT))) == [(10, "warning"), (42, "critical")]
 
 
 def test_the_first_line_is_the_action_and_the_cost_of_waiting() -> None:
@@ -69,7 +71,7 @@ def test_the_first_line_is_the_action_and_the_cost_of_waiting() -> None:
 
 def test_late_alerts_count_what_was_lost() -> None:
     share = along({1: 0.5, 300: 0.5, 320: 1e-5, 400: 1e-7})
-    (alert, _) = alerts_of(ContextStall(), a_run(share))
+    (alert,) = alerts_of(ContextStall(), a_run(share))
     assert alert.action.endswith("; 1 steps are lost, and so is every further one")
 
 
@@ -115,6 +117,23 @@ def test_a_plateau_as_deep_as_6e_6_that_ends_at_step_110_is_not_called_critical(
     assert said(a_run(share)) == [(15, "warning"), (114, "cleared")]
 
 
+def test_a_plateau_as_deep_as_4e_7_that_ends_is_not_called_critical() -> None:
+    """Real text, lr 7e-4."""
+    shape = {
+        1: 0.5,
+        3: 5.6e-3,
+        10: 3.8e-5,
+        20: 2.8e-6,
+        30: 9.4e-7,
+        38: 4.7e-7,
+        80: 3.8e-7,
+        110: 6e-7,
+        122: 1.4e-6,
+        250: 2.3e-3,
+    }
+    assert said(a_run(along(shape))) == [(10, "warning"), (129, "info"), (245, "cleared")]
+
+
 def test_the_forecast_is_an_upper_bound_from_the_slope() -> None:
     """From 1e-5 at 2 % a step: ln(.1 / s) / .02 steps are left."""
     share = along({1: 0.5, 20: 1e-5, 60: 1e-5, 600: 1e-5 * np.exp(0.02 * 540)}, 300)
@@ -125,7 +144,7 @@ def test_the_forecast_is_an_upper_bound_from_the_slope() -> None:
 
 def test_a_failed_escape_from_1e_8_is_never_called_resolving() -> None:
     share = along({1: 0.5, 30: 1e-7, 100: 1e-8, 150: 3e-8, 300: 1e-13, 400: 1e-13})
-    assert said(a_run(share)) == [(19, "warning"), (42, "critical")]
+    assert said(a_run(share)) == [(19, "warning"), (47, "critical")]
 
 
 def test_a_frozen_plateau_is_a_warning_for_good() -> None:
@@ -157,33 +176,35 @@ def test_a_dip_of_fifteen_steps_with_live_gradients_is_silent() -> None:
 
 
 def test_a_cut_of_the_learning_rate_starts_the_trend_afresh_and_eases_the_alert_when_it_works() -> None:
-    """Cut at step 60 by 10: nothing is critical before step 660; the share turns at 100 and is at 1e-3 at 332."""
-    share = along({1: 0.47, 25: 1.1e-6, 60: 5e-7, 100: 4e-7, 400: 0.01})
+    """Cut at step 60 by 10: nothing is critical before step 660. From step 100 on s grows by .0424 a step: it is at
+    1e-7, where forecasts begin, at step 129, and at 1e-3 at step 346.
+    """
+    share = along({**TEXT, 60: 3e-8, 100: 3e-8, 120: 7e-8, 400: 0.01})
     rate = np.where(np.arange(1, 401) < 60, 1e-3, 1e-4)
     alerts = said(a_run(share, learning_rate=rate))
-    assert alerts == [(18, "warning"), (46, "critical"), (69, "warning"), (145, "info"), (341, "cleared")]
+    assert alerts == [(10, "warning"), (42, "critical"), (69, "warning"), (142, "info"), (355, "cleared")]
 
 
 def test_a_cut_that_does_not_help_is_critical_again_after_sixty_times_ten_steps() -> None:
-    share = along({1: 0.47, 25: 1.1e-6, 60: 5e-7, 1000: 1e-8}, 1000)
+    share = along({**TEXT, 1000: 1e-9}, 1000)
     rate = np.where(np.arange(1, 1001) < 60, 1e-3, 1e-4)
     alerts = alerts_of(ContextStall(), a_run(share, learning_rate=rate))
-    assert told(alerts) == [(18, "warning"), (46, "critical"), (69, "warning"), (660, "critical")]
+    assert told(alerts) == [(10, "warning"), (42, "critical"), (69, "warning"), (660, "critical")]
     assert "Wait for the cut of step 60 until step 660" in alerts[2].action
 
 
 def test_a_warm_up_and_a_decay_are_no_cuts() -> None:
     t = np.arange(1, 401)
     rate = np.where(t < 300, 1e-3 * t / 300, 1e-3 * (1 - (t - 300) / 250))
-    assert said(a_run(along(POST_LN), learning_rate=rate)) == [(12, "warning"), (46, "critical")]
+    assert said(a_run(along(POST_LN), learning_rate=rate)) == [(12, "warning"), (91, "critical")]
 
 
 def test_where_dropout_holds_the_training_share_up_the_probe_tells() -> None:
-    trained = np.maximum(along(POST_LN), 5e-3)
-    probed = np.where((np.arange(1, 401) <= 50) | (np.arange(1, 401) % 50 == 0), along(POST_LN), NAN)
+    trained = np.maximum(along(TEXT), 5e-2)
+    probed = np.where((np.arange(1, 401) <= 50) | (np.arange(1, 401) % 50 == 0), along(TEXT), NAN)
     noise = np.full((400, 8), 0.93)  # so much are tokens alike under it
     alerts = alerts_of(ContextStall(), a_run(trained, probe_context_share=probed, token_similarity=noise))
-    assert told(alerts) == [(12, "warning"), (46, "critical")]
+    assert told(alerts) == [(10, "warning"), (42, "critical")]
     assert "probe_context_share" in alerts[0].evidence
 
 
@@ -207,6 +228,6 @@ def test_a_share_that_is_infinite_or_missing_is_left_out() -> None:
 
 def test_readings_every_tenth_step_are_enough() -> None:
     """As after a resume: no dense start."""
-    share = along({1: 0.5, 200: 0.5, 220: 9e-7, 1000: 1e-8}, 1000)
+    share = along({1: 0.5, 200: 0.5, 220: 5e-8, 1000: 1e-8}, 1000)
     sparse: list[Alert] = alerts_of(ContextStall(), a_run(share)[9::10])
     assert told(sparse) == [(230, "warning"), (250, "critical")]
