@@ -20,6 +20,9 @@ from stabmon.settings import Settings
 from stabmon.sinks import Sink
 from stabmon.taps.loss import check
 
+_WRAPPED = ("_orig_mod", "_original_module")
+"""Where torch.compile and Fabric keep the network."""
+
 _log = logging.getLogger("stabmon")
 
 
@@ -118,9 +121,9 @@ class Monitor:
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The network itself: what torch.compile and DistributedDataParallel wrap."""
+    """The network itself: what torch.compile, Fabric and DistributedDataParallel wrap."""
     while True:
-        if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module) or (
+        if any(isinstance(inner := getattr(model, name, None), nn.Module) for name in _WRAPPED) or (
             isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel)
             and isinstance(inner := model.module, nn.Module)
         ):

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from stabmon.taps.hooks import Hook
 from stabmon.taps.probe import Call
 
 
 class Forward:
-    """The root is the first module of the model whose forward runs: the outermost one.
+    """The root is the first module with norm layers whose training forward runs: the outermost one that is called.
 
     `training` is True from the start of a training forward of the root to the start of its next other one.
     """
 
-    def __init__(self, model: nn.Module, failed: Callable[[Exception], None]) -> None:
+    def __init__(self, model: nn.Module, norms: Iterable[str], failed: Callable[[Exception], None]) -> None:
+        """`norms`: names of all norm layers, watched or not."""
         self.training = False
         self.root: nn.Module | None = None
         self.last: Call | None = None
@@ -28,18 +30,22 @@ class Forward:
         self.losses = 0
         self.output_width: int | None = None
         """Last dimension of the root's output: the vocabulary, for a language model."""
+        self.whole = True
+        """Whether all that is trained was called inside the root; False: a loop that calls the model in pieces."""
         self._model = model
         self._first: Call | None = None
-        self._called = False
-        self._pre = Hook(self._before, failed)
-        self._post = Hook(self._after, failed)
-        self._handles = {
-            module: (
-                module.register_forward_pre_hook(self._pre, with_kwargs=True),
-                module.register_forward_hook(self._post),
-            )
-            for module in model.modules()
-        }
+        self._called = self._running = False
+        pre, post, piece = (Hook(do, failed) for do in (self._before, self._after, self._piece))
+        holders = _holders(norms)
+        self._handles: dict[nn.Module, list[RemovableHandle]] = {}
+        for name, module in model.named_modules():
+            if not any(p.requires_grad for p in module.parameters()):
+                continue  # a loss, a metric, a frozen teacher
+            if name in holders:
+                around = module.register_forward_pre_hook(pre, with_kwargs=True), module.register_forward_hook(post)
+                self._handles[module] = list(around)
+            else:
+                self._handles[module] = [module.register_forward_pre_hook(piece)]
 
     def settle(self) -> None:
         """After the first step the root is known: let go of all other modules."""
@@ -48,9 +54,9 @@ class Forward:
                 handle.remove()
 
     def take_first(self) -> Call | None:
-        """The first training call, once: it is let go of, since it holds a whole batch."""
+        """The first training call, once: it is let go of, since it holds a whole batch. None: called in pieces."""
         call, self._first = self._first, None
-        return call
+        return call if self.whole else None
 
     def new_step(self) -> None:
         """Forget the finished step's losses."""
@@ -72,12 +78,16 @@ class Forward:
         self.training, self._first, self.last, self.loss_sum = False, None, None, None
 
     def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        if self.root is None:
-            self.root = module
-        if module is not self.root or in_backward():
+        if in_backward() or _redirected(module):
             return
-        self.training = module.training and torch.is_grad_enabled()
-        if self.training:
+        training = module.training and torch.is_grad_enabled()
+        if self.root is None and training:
+            self.root = module
+        if module is not self.root:
+            self._piece(module)
+            return
+        self.training = self._running = training
+        if training:
             self.last = Call(args, dict(kwargs), None if module is self._model else module)
             if not self._called:
                 self._called, self._first = True, self.last
@@ -85,15 +95,34 @@ class Forward:
     def _after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if module is not self.root or not self.training or in_backward():
             return
+        self._running = False
         loss = _field(output, "loss")
         if isinstance(loss, Tensor) and loss.ndim == 0:
             loss = loss.detach().float()
             self.loss_sum = loss if self.loss_sum is None else self.loss_sum + loss
             self.losses += 1
-        if self.output_width is None:
+        if self.output_width is None and self.whole:
             logits = _field(output, "logits")
             logits = output if logits is None else logits
             self.output_width = logits.shape[-1] if isinstance(logits, Tensor) and logits.ndim >= 2 else None
+
+    def _piece(self, module: nn.Module, *_: Any) -> None:
+        if not self._running and module.training and torch.is_grad_enabled() and not in_backward():
+            self.whole, self.output_width = False, None
+
+
+def _holders(norms: Iterable[str]) -> set[str]:
+    """Names of the norm layers and of all modules around them; "" is the model."""
+    parts = [name.split(".") for name in norms]
+    return {"", *(".".join(path[:depth]) for path in parts for depth in range(1, len(path) + 1))}
+
+
+def _redirected(module: nn.Module) -> bool:
+    """True in a call that Lightning and Fabric lead through a wrapper's forward into another method, such as
+    `training_step`: what it is given is not what the network is given, which is called inside."""
+    if torch.compiler.is_compiling():
+        return False
+    return getattr(vars(module).get("forward"), "__name__", "") == "wrapped_forward"
 
 
 def _field(output: Any, name: str) -> Any:

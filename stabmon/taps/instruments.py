@@ -55,13 +55,15 @@ class Instruments:
         include: Sequence[str] = ("*",),
         exclude: Sequence[str] = (),
     ) -> None:
-        norms = select(find_norms(model), include, exclude)
+        found = find_norms(model)
+        norms = select(found, include, exclude)
         parameters = _held(model, optimizers)
         device = next(iter(parameters.values())).device
         blocks = find_blocks(model, norms)
         groups = group_parameters(parameters, blocks, norm_sites([norm.name for norm in norms], blocks))
         held = Groups(parameters, groups)
-        self._forward = Forward(model, partial(_log.error, "stabmon: watching the model's forward failed: %r"))
+        failed = partial(_log.error, "stabmon: watching the model's forward failed: %r")
+        self._forward = Forward(model, [norm.name for norm in found], failed)
         self._norms = Norms(norms, blocks, self._forward, device)
         self._gradients = Gradients(held)
         self._updates = Updates(held, optimizers, self._gradients.before_step)
@@ -154,6 +156,8 @@ class Instruments:
         norms = self._norms.sites
         if unseen := self._norms.unseen:
             _log.warning("stabmon: not called in the first step's forward, so not watched: %s", ", ".join(unseen))
+        if not self._forward.whole:
+            _log.warning("stabmon: the loop calls the model in pieces, so the output change of an update is not read")
         groups = group_parameters(self._parameters, self._blocks, norms)
         sites = {site.name: site for site in (*norms.values(), *groups)}
         every = [*(c for found in columns.values() for c in found), *self.baselines.columns, *_HOST]

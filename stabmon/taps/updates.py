@@ -78,10 +78,11 @@ class Updates:
         self._error = error
 
     @torch.no_grad()
-    def _before(self, optimizer: Optimizer, *_: Any) -> None:
+    def _before(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self._stepped:
             return
-        self._before_step()
+        if not any(callable(given) for given in (*args, *kwargs.values())):  # a closure has its backward still to do
+            self._before_step()
         rate = optimizer.param_groups[0]["lr"]
         self._rate = rate.detach().clone() if isinstance(rate, Tensor) else rate  # schedulers change it in place
         if not self._copied and (self._due.layers or self._due.probe):

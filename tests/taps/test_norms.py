@@ -35,7 +35,9 @@ def fail(error: Exception) -> None:
 
 
 def attach(model: nn.Module, due: Due = DUE) -> Norms:
-    tap = Norms(find_norms(model), ["blocks.0", "blocks.1"], Forward(model, fail), torch.device("cpu"))
+    norms = find_norms(model)
+    forward = Forward(model, [norm.name for norm in norms], fail)
+    tap = Norms(norms, ["blocks.0", "blocks.1"], forward, torch.device("cpu"))
     tap.arm(due)
     return tap
 
