@@ -15,7 +15,8 @@ from stabmon.detectors import words
 from stabmon.detectors.stall_readings import SHARE_FLOOR, Depth, Share, Task
 from stabmon.records import Finding, Severity, Snapshot
 
-# Healthy runs keep s > 1e-3 (Pre-LN's early dip: .005); stalled ones are under 1e-4 by step 10.
+# Stalled runs are under 1e-4 by step 10 to 20. Healthy ones keep above 1e-3 (Pre-LN's early dip: .005), but for hot
+# learning rates (1e-2: 6e-5 for 15 steps).
 COLLAPSED = 1e-4
 RECOVERED = 1e-3
 # Steps under a level after which nothing turned up any more at that learning rate. Runs on real text that did turn had
