@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from stabmon.records import Alert
+from stabmon.records import Alert, Severity
 
 _ours: ContextVar[bool] = ContextVar("_ours", default=False)
 """Whether Apprise works for us. A context, since it hands the sending, and its context, to threads of its own."""
@@ -15,11 +15,12 @@ _ours: ContextVar[bool] = ContextVar("_ours", default=False)
 
 class Apprise:
     """`url`: an Apprise URL, which holds the secret, such as `ntfy://topic`; its documentation tells each service's.
+    `least`: the least severity that it is told.
 
     ImportError: Apprise is not installed. ValueError: it cannot use this URL; the text does not show it.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, least: Severity = "warning") -> None:
         try:
             import apprise
         except ImportError:
@@ -28,6 +29,7 @@ class Apprise:
         if not mark or not scheme.isalnum():
             raise ValueError("Apprise: the URL must begin with a service, such as ntfy:// or discord://")
         self.name = f"apprise_{scheme}"
+        self.least: Severity = least
         self._kinds = {
             "info": apprise.NotifyType.INFO,
             "warning": apprise.NotifyType.WARNING,

@@ -18,13 +18,14 @@ class Target(Protocol):
 
 
 class Notify:
-    """A sink around a target. Named after the target's `name`, else its type.
+    """A sink around a target. Named after the target's `name`, else its type; tells it what reaches its `least`
+    severity, else warnings and critical alerts.
 
     `folder`: of runs; what the process could not tell before it died is told by the next one there. None: it is lost.
     ValueError: `target` has no `send`; the text does not show it.
     """
 
-    def __init__(self, target: Target, folder: Path | None = None, least: Severity = "warning") -> None:
+    def __init__(self, target: Target, folder: Path | None = None) -> None:
         if not callable(getattr(target, "send", None)):
             raise ValueError(
                 f"notify: a {type(target).__name__} has no method send(alert); pass an object that has one, "
@@ -32,7 +33,9 @@ class Notify:
             )
         self.name = str(getattr(target, "name", None) or f"notify_{type(target).__name__.lower()}")
         self._target = target
-        self.delivery = Delivery(self.name, self._send, folder / "undelivered" / self.name if folder else None, least)
+        least: Severity = getattr(target, "least", "warning")
+        spool = folder / "undelivered" / self.name if folder else None
+        self.delivery = Delivery(self.name, self._send, spool, least)
 
     def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
         self.delivery.take(alerts)

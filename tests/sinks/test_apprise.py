@@ -1,5 +1,6 @@
 import json
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -83,6 +84,11 @@ def test_a_refusal_is_counted_and_neither_it_nor_success_shows_the_url(
 
 def test_it_is_named_after_the_service_so_that_two_of_them_differ(service: Service) -> None:
     assert Notify(Apprise(service.url)).name == "apprise_json"
+
+
+def test_readmes_recipes_are_urls_that_apprise_takes() -> None:
+    urls = re.findall(r'Apprise\("([^"]+)"', (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert [Apprise(url).name for url in urls] == [f"apprise_{s}" for s in ("ntfy", "discord", "tgram", "pagerduty")]
 
 
 @pytest.mark.parametrize(

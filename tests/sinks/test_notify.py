@@ -71,11 +71,16 @@ def test_what_was_left_is_told_by_the_next_process_as_late(tmp_path: Path) -> No
     assert phone.alerts[0].headline == "r1 is not learning. Restart (sent late: the process ended before it could)"
 
 
-def test_a_target_may_have_a_name_of_its_own() -> None:
-    class Pager(Phone):
-        name = "pager"
+class Pager(Phone):
+    name = "pager"
+    least = "critical"
 
-    assert Notify(Pager()).name == "pager"
+
+def test_a_target_may_have_a_name_and_a_least_severity_of_its_own() -> None:
+    notify = Notify(pager := Pager())
+    notify.emit(snapshot(4), [now(1, "warning"), now(2, "critical", "other")], [])
+    notify.close("finished")
+    assert (notify.name, [a.step for a in pager.alerts]) == ("pager", [2])
 
 
 @pytest.mark.parametrize("target", ["ntfy://secret-topic", print, None])
