@@ -7,32 +7,56 @@ from collections.abc import Callable, Collection
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI, Response
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from stabmon.server import api, assets
+from stabmon.server.access import Access, is_local, refusal
+from stabmon.server.shelf import RunLogs, Shelf
+
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Prometheus 3 refuses a scrape with another content type."""
 
-_INDEX = """stabmon watches a training run in this process.
+_HEADERS = {
+    # ECharts styles its tooltip inline; scripts come from our own files alone.
+    "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+}
 
-/metrics   every signal per layer, for Prometheus
-/healthz   ok while the process lives
-"""
 
+def create_app(
+    metrics: Callable[[], bytes],
+    run_logs: RunLogs,
+    token: str,
+    hosts: Collection[str] = (),
+    live: bool = False,
+    closing: Callable[[], bool] = lambda: False,
+) -> FastAPI:
+    """The app: the page of the run logs, their JSON, and `metrics`, which renders the Prometheus text.
 
-def create_app(metrics: Callable[[], bytes], hosts: Collection[str] = ()) -> FastAPI:
-    """The app; `metrics` renders the Prometheus text.
-
-    `hosts`: names it may be addressed by, besides any IP address, localhost and this machine's own name.
+    `token`: what page and API ask for; /metrics asks for it only from other machines. `hosts`: names it may be
+    addressed by, besides any IP address, localhost and this machine's own name. `live`: the one run is watched by
+    this process. `closing`: whether open streams should end.
     """
     app = FastAPI(title="stabmon", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(_Guard, hosts={"localhost", socket.gethostname().lower(), *(host.lower() for host in hosts)})
+    app.state.shelf, app.state.closing = Shelf(run_logs, live), closing
+    access = Access(token)
+
+    async def admitted(request: Request) -> None:
+        if not access.granted(request):
+            raise HTTPException(401, "this needs the token of the address that stabmon printed: Authorization: Bearer")
 
     # All are async: a pool of worker threads would outlive training, and one rendering at a time is what we want.
     @app.api_route("/metrics", methods=["GET", "HEAD"])
-    async def _metrics() -> Response:
+    async def _metrics(request: Request) -> Response:
+        if not is_local(request):
+            await admitted(request)
         return Response(metrics(), headers={"content-type": METRICS_TYPE})
 
     @app.api_route("/healthz", methods=["GET", "HEAD"])
@@ -40,14 +64,17 @@ def create_app(metrics: Callable[[], bytes], hosts: Collection[str] = ()) -> Fas
         return PlainTextResponse("ok\n")
 
     @app.api_route("/", methods=["GET", "HEAD"])
-    async def _index() -> Response:
-        return PlainTextResponse(_INDEX)
+    async def _page(request: Request) -> Response:
+        return access.welcome(assets.page(request)) if access.granted(request) else refusal()
 
+    app.include_router(assets.router)
+    app.include_router(api.router, dependencies=[Depends(admitted)])
     return app
 
 
 class _Guard:
-    """Middleware: refuses foreign host names (a web page that rebinds its own name to 127.0.0.1), forbids sniffing."""
+    """Middleware: refuses foreign host names (a web page that rebinds its own name to 127.0.0.1), sets the headers
+    that keep the page to itself."""
 
     def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
         self._app = app
@@ -56,7 +83,7 @@ class _Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["x-content-type-options"] = "nosniff"
+                MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
         app = self._app

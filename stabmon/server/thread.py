@@ -5,9 +5,13 @@ from __future__ import annotations
 import atexit
 import errno
 import os
+import secrets
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
 from weakref import WeakSet
 
 DEFAULT_PORT = 7466
@@ -16,22 +20,39 @@ _listening: WeakSet[socket.socket] = WeakSet()
 
 
 class Server:
-    """Serves `metrics` (the Prometheus text) until `stop` or the end of the process.
+    """Serves page, API and `metrics` (the Prometheus text) until `stop` or the end of the process.
 
-    `port`: given, it must be free (OSError); None takes 7466 or, where that is taken, any free one.
+    `port`: given, it must be free (OSError); None takes 7466 or, where that is taken, any free one. `run_log`: the
+    file of the run that this process watches, which need not be there yet; None: it writes none. `folder`: serve the
+    run logs in it instead. `token`: what page and API ask for; None: a new one.
     """
 
-    def __init__(self, metrics: Callable[[], bytes], host: str = "127.0.0.1", port: int | None = None) -> None:
+    def __init__(
+        self,
+        metrics: Callable[[], bytes],
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        *,
+        run_log: Path | None = None,
+        folder: Path | None = None,
+        token: str | None = None,
+    ) -> None:
         # Imported here: half a second and 35 MB that only a serving process should pay.
         import uvicorn
 
         from stabmon.server.app import create_app
+        from stabmon.server.shelf import in_folder
 
+        self._token = token or secrets.token_urlsafe(16)
+        self._closing = threading.Event()
+        own = {run_log.stem: run_log} if run_log else {}
+        run_logs = (lambda: own) if folder is None else partial(in_folder, folder)
+        app = create_app(metrics, run_logs, self._token, [host], folder is None, self._closing.is_set)
         self._socket = bind(host, port)
         self._address = self._socket.getsockname()
         _listening.add(self._socket)
         config = uvicorn.Config(
-            create_app(metrics, hosts=[host]),
+            app,
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -59,12 +80,34 @@ class Server:
         host = socket.gethostname() if self._address[0] in ("0.0.0.0", "::") else self._address[0]
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
+    @property
+    def page_url(self) -> str:
+        """Where the page is, with the token: for its user's eyes."""
+        return f"{self.url}/?token={quote(self._token)}"
+
+    @property
+    def tunnel(self) -> str | None:
+        """The command that brings the page to the machine at the other end of this SSH session; None without one."""
+        local = self._address[0] if self._address[0] not in ("0.0.0.0", "::") else "127.0.0.1"
+        return tunnel(local, self.port)
+
     def stop(self) -> None:
         """Ends it within three seconds. May be called twice."""
         atexit.unregister(self.stop)
+        self._closing.set()
         self._server.should_exit = True
         self._thread.join(3)
         self._socket.close()
+
+
+def tunnel(host: str, port: int) -> str | None:
+    """`ssh -N -L …`, to be typed at the other end of this SSH session; None where there is none."""
+    _, _, here, ssh_port = (os.environ.get("SSH_CONNECTION", "").split() + [""] * 4)[:4]
+    if not here:
+        return None
+    there = f"[{host}]" if ":" in host else host
+    at_port = "" if ssh_port in ("", "22") else f" -p {ssh_port}"
+    return f"ssh -N -L {port}:{there}:{port}{at_port} {os.environ.get('USER', 'USER')}@{here}"
 
 
 def bind(host: str, port: int | None) -> socket.socket:

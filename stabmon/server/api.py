@@ -1,0 +1,141 @@
+"""The JSON API, under /api/v1. `run` is an id of /runs; left out, it is the newest run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
+from starlette.responses import StreamingResponse
+
+from stabmon.server import answers, models
+from stabmon.server.history import LAYERS, History
+from stabmon.server.shelf import Shelf, catch_up
+from stabmon.server.standing import MODEL, Standing
+
+_FOREVER = 2**62
+_HEARTBEAT_SECONDS = 15
+_TICKS = 4
+"""A second has so many: how quickly a stream notices that the server ends."""
+
+_First = Annotated[int, Query(alias="from", ge=0)]
+_Last = Annotated[int, Query(alias="to", ge=0)]
+_READ = ["GET", "HEAD"]
+
+# All routes are async and read in the server's own thread: no pool of threads outlives a training.
+router = APIRouter(prefix="/api/v1")
+
+
+async def _opened(request: Request, run: str | None = None) -> tuple[str, History]:
+    shelf: Shelf = request.app.state.shelf
+    try:
+        return await shelf.history(run)
+    except LookupError as error:
+        raise HTTPException(404, error.args[0]) from None
+    except (OSError, ValueError) as error:
+        raise HTTPException(404 if isinstance(error, OSError) else 422, _reason(error)) from None
+
+
+_Opened = Annotated[tuple[str, History], Depends(_opened)]
+
+
+@router.api_route("/runs", methods=_READ)
+async def _runs(request: Request) -> Response:
+    shelf: Shelf = request.app.state.shelf
+    rows = [await _row(name, standing) for name, standing in shelf.standings().items()]
+    return _json(models.Runs(live=shelf.live, now=time.time(), runs=rows))
+
+
+@router.api_route("/run", methods=_READ)
+async def _run(run: _Opened) -> Response:
+    return _json(answers.run(*run))
+
+
+@router.api_route("/series", methods=_READ)
+async def _series(
+    run: _Opened,
+    statistic: str,
+    site: Annotated[list[str] | None, Query()] = None,
+    first: _First = 0,
+    last: _Last = _FOREVER,
+    points: Annotated[int, Query(ge=2, le=4000)] = 1000,
+) -> Response:
+    _check(statistic, (*MODEL, *LAYERS))
+    return _json(answers.series(run[1], statistic, site or [], first, last, points))
+
+
+@router.api_route("/layers", methods=_READ)
+async def _layers(
+    run: _Opened,
+    statistic: str,
+    first: _First = 0,
+    last: _Last = _FOREVER,
+    points: Annotated[int, Query(ge=2, le=1000)] = 120,
+) -> Response:
+    _check(statistic, LAYERS)
+    return _json(answers.layers(run[1], statistic, first, last, points))
+
+
+@router.api_route("/alerts", methods=_READ)
+async def _alerts(run: _Opened) -> Response:
+    return _json(answers.alerts(run[1]))
+
+
+@router.api_route("/events", methods=_READ)
+async def _events(run: _Opened) -> Response:
+    return _json(answers.events(run[1]))
+
+
+@router.get("/stream")
+async def _stream(request: Request, run: _Opened) -> Response:
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    news = _news(run[1], request.app.state.closing)
+    return StreamingResponse(news, media_type="text/event-stream", headers=headers)
+
+
+async def _news(history: History, closing: Callable[[], bool]) -> AsyncIterator[str]:
+    """Server-sent events: `rows` at once and then at most once a second, whenever there is something new."""
+    told, quiet = -1, 0.0
+    while not closing():
+        try:
+            await catch_up(history)
+        except (OSError, ValueError) as error:
+            yield f"event: gone\ndata: {_reason(error)}\n\n"
+            return
+        quiet += 1
+        if history.version != told:
+            told, quiet = history.version, 0
+            news = models.News(version=told, step=history.step, state=history.state, alerts=len(history.alerts))
+            yield f"event: rows\ndata: {news.model_dump_json()}\n\n"
+        elif quiet >= _HEARTBEAT_SECONDS:
+            quiet = 0
+            yield ": nothing new\n\n"
+        for _ in range(_TICKS):
+            if not closing():
+                await asyncio.sleep(1 / _TICKS)
+
+
+async def _row(name: str, standing: Standing) -> models.RunRow:
+    try:
+        await catch_up(standing)
+    except (OSError, ValueError) as error:
+        return models.RunRow(id=name, name=name, error=_reason(error))
+    return answers.run_row(name, standing)
+
+
+def _check(statistic: str, allowed: tuple[str, ...]) -> None:
+    if statistic not in allowed:
+        raise HTTPException(404, f"there is no statistic {statistic!r} here; there are: {', '.join(allowed)}")
+
+
+def _reason(error: Exception) -> str:
+    """Without the folder: whoever reads the page need not know this machine's files."""
+    words = [Path(word).name if word.startswith("/") else word for word in str(error).split(" ")]
+    return " ".join(words)
+
+
+def _json(answer: models.Answer) -> Response:
+    return Response(answer.model_dump_json(), media_type="application/json", headers={"cache-control": "no-store"})

@@ -1,0 +1,37 @@
+// Numbers and times as people read them.
+
+export function number(value) {
+  if (value === null || value === undefined) return "–";
+  const known = Number(value);
+  if (!Number.isFinite(known)) return "not finite";
+  const size = Math.abs(known);
+  if (Number.isInteger(known) && size < 1e9) return known.toLocaleString("en-US");
+  if (size >= 1e5 || size < 1e-3) return known.toExponential(2);
+  return String(Number(known.toPrecision(3)));
+}
+
+export function percent(ratio) {
+  if (ratio === null || ratio === undefined) return "–";
+  return ratio < 0.0995 ? `${(100 * ratio).toPrecision(2)} %` : `${Math.round(100 * ratio)} %`;
+}
+
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  for (const [limit, size, unit] of [[0.1, 0.001, "ms"], [120, 1, "s"], [7200, 60, "min"], [172800, 3600, "h"]]) {
+    if (seconds < limit) {
+      const amount = seconds / size;
+      return `${unit === "s" || unit === "ms" ? Number(amount.toPrecision(2)) : Math.round(amount)} ${unit}`;
+    }
+  }
+  return `${Math.round(seconds / 86400)} d`;
+}
+
+export const clock = (unixSeconds) => new Date(1000 * unixSeconds).toLocaleTimeString();
+export const date = (unixSeconds) => new Date(1000 * unixSeconds).toLocaleString();
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+export const symbol = { healthy: "✓", info: "i", warning: "!", critical: "✖", silent: "…", ended: "■" };
+
+export function place(site) {
+  if (site.name === "") return "whole model";
+  return site.layer === null ? site.role || site.name : `${site.layer} ${site.role}`;
+}
