@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from threading import Event as Pause
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,7 +16,12 @@ from rich.text import Text
 from stabmon import __version__
 from stabmon.records import Alert, Event, RunState, Severity, Snapshot
 
+if TYPE_CHECKING:
+    from stabmon.server.thread import Server
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+bench = typer.Typer(no_args_is_help=True, help="Measure stabmon on this machine.")
+app.add_typer(bench, name="bench")
 
 _STYLES: dict[Severity, str] = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
 _Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, as the last line of the output.")]
@@ -66,13 +72,56 @@ def demo(
 ) -> None:
     """Train a small transformer on real text into a stall, and show the alert as it comes."""
     with _for_users():
-        try:
+        with _torch_needed("demo"):
             from stabmon.demo import demo as run
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            raise ValueError("the demo trains, so it needs PyTorch; pip install 'stabmon[torch]'") from None
         run(placement, lr, warmup, steps, optimizer, seed, device, hold, as_json, port, folder)
+
+
+@app.command()
+def serve(
+    folder: Annotated[Path, typer.Argument(help="Where run logs (*.stabmon) are, or will be with --wait.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int | None, typer.Option(help="By default 7466, or any free one.")] = None,
+    token: Annotated[
+        str | None, typer.Option(envvar="STABMON_TOKEN", help="Page and API ask for it; by default a new one.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Serve even if there is no run yet.")] = False,
+) -> None:
+    """Page, JSON and /metrics for the runs of a folder, while they train or long after. Until Ctrl-C."""
+    with _for_users():
+        server = _serve(folder, host, port, token, wait)
+    try:
+        Pause().wait()
+    except KeyboardInterrupt:
+        server.stop()
+
+
+@bench.command()
+def overhead(
+    pairs: Annotated[int, typer.Option(help="Measurements of each kind of step.")] = 12,
+    layers: Annotated[int, typer.Option(help="Of the GPT that is trained.")] = 4,
+    width: Annotated[int, typer.Option(help="Of it, a multiple of 32.")] = 128,
+    batch: Annotated[int, typer.Option(help="Sequences per step.")] = 32,
+    length: Annotated[int, typer.Option(help="Tokens per sequence.")] = 128,
+    device: Annotated[str, typer.Option(help="Where to train: cpu, cuda, mps.")] = "cpu",
+    as_json: _Json = False,
+) -> None:
+    """What a training step costs with stabmon, against the same step without it. Takes about three minutes."""
+    with _for_users():
+        with _torch_needed("bench"):
+            from stabmon.bench.overhead import overhead as run
+            from stabmon.bench.training import Size
+        run(pairs, Size(layers, width, batch, length, device), as_json)
+
+
+@contextmanager
+def _torch_needed(command: str) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ValueError(f"the {command} trains, so it needs PyTorch; pip install 'stabmon[torch]'") from None
 
 
 @contextmanager
@@ -104,6 +153,30 @@ class _Screen:
 
     def close(self, state: RunState) -> None:
         """Nothing to let go of."""
+
+
+def _serve(folder: Path, host: str, port: int | None, token: str | None, wait: bool) -> Server:
+    from stabmon.detectors import default_detectors
+    from stabmon.runlog import in_folder
+    from stabmon.server.thread import Server
+    from stabmon.sinks.recorded import RecordedMetrics
+
+    if not folder.is_dir():
+        raise ValueError(f"folder {folder} {'is a file' if folder.exists() else 'is not there'}; give a folder of runs")
+    found = in_folder(folder)
+    if not found and not wait:
+        raise ValueError(
+            f"folder {folder} has no run log (*.stabmon); give the folder that a training writes to (its setting "
+            "`folder`, by default stabmon-runs), or --wait to serve it until there is one"
+        )
+    metrics = RecordedMetrics(lambda: in_folder(folder), [detector.name for detector in default_detectors()])
+    server = Server(metrics.render, host, port, folder=folder, token=token)
+    typer.echo(
+        f"Serving {len(found)} {'run' if len(found) == 1 else 'runs'} of {folder} until Ctrl-C: {server.page_url}"
+    )
+    if server.tunnel:
+        typer.echo(f"From the machine you sit at, first: {server.tunnel}")
+    return server
 
 
 def _replay(path: Path, console: Console) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from stabmon.settings import Settings
 from stabmon.sinks import Sink
 from stabmon.sinks.console import Console
 from stabmon.sinks.prometheus import Prometheus
+from stabmon.taps.hooks import spent
 from stabmon.taps.instruments import Instruments
 from stabmon.taps.schedule import Schedule
 
@@ -67,7 +68,7 @@ class Session:
             if self.server:
                 self.server.stop()
             raise
-        self._seconds = 0.0
+        self._spent = spent.seconds
         self._stepped_at = time.perf_counter()
         self._dropped = 0
         self._evaluation = float("nan")
@@ -117,16 +118,19 @@ class Session:
 
     def take(self, loss: Tensor | float | None, targets: Tensor | None) -> None:
         """One optimizer step is complete."""
+        with spent:
+            self._take(loss, targets)
+
+    def _take(self, loss: Tensor | float | None, targets: Tensor | None) -> None:
         started = time.perf_counter()
         self.step += 1
-        # What this call costs is known after it, so each row tells the cost of the call before it.
-        host = (started - self._stepped_at, self._seconds, self._evaluation)
-        self._stepped_at, self._evaluation = started, float("nan")
+        # What this call costs is known after it, so each row tells the cost of the call before it, and of its hooks.
+        host = (started - self._stepped_at, spent.seconds - self._spent, self._evaluation)
+        self._stepped_at, self._spent, self._evaluation = started, spent.seconds, float("nan")
         self._feed(self._instruments.collect(self.step, loss, targets, host))
         if self._run_log and self.step % KEEP_EVERY == 0:
             self._keep(self._run_log)
         self._instruments.arm(self._schedule.due(self.step + 1))
-        self._seconds = time.perf_counter() - started
 
     def evaluated(self, loss: float) -> None:
         """An evaluation has ended; its loss goes with the next step's values."""

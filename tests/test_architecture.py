@@ -43,7 +43,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "prometheus_client": {"sinks"},
     "slack_sdk": {"sinks"},
     "typer": {"cli"},
-    "rich": {"cli", "demo"},
+    "rich": {"bench", "cli", "demo"},
 }
 
 

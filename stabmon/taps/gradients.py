@@ -11,7 +11,7 @@ from torch.autograd import Variable
 
 from stabmon.records import Site
 from stabmon.taps import Due
-from stabmon.taps.hooks import Hook
+from stabmon.taps.hooks import Hook, spent
 
 
 class Groups:
@@ -109,7 +109,8 @@ class Gradients:
     def _ended(self) -> None:
         self._queued = False
         try:
-            self._measure()
+            with spent:
+                self._measure()
         except Exception as error:  # it would come out of the user's backward()
             self._error = error
 

@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
+
+import torch
+
+
+class Stopwatch:
+    """Host seconds spent while it is open; what is nested counts once."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._depth = 0
+        self._since = 0.0
+
+    def __enter__(self) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._since = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._since
+
+
+spent = Stopwatch()
+"""Open wherever stabmon runs inside a training: the seconds are of all monitors of this process."""
 
 
 class Hook:
@@ -15,6 +41,13 @@ class Hook:
         self._failed = failed
 
     def __call__(self, *args: Any) -> None:
+        if torch.compiler.is_compiling():
+            self._attempt(args)  # a clock would break the graph
+        else:
+            with spent:
+                self._attempt(args)
+
+    def _attempt(self, args: tuple[Any, ...]) -> None:
         if self._do is None:
             return
         try:
