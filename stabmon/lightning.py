@@ -25,7 +25,7 @@ _EVAL_LOSSES = ("val_loss", "val/loss", "eval_loss", "eval/loss")
 
 def _callback_class() -> Any:
     """That of the package in use, else of one that is installed; the Trainers of both take either's callbacks."""
-    used = (home for home in _PACKAGES.values() if home in sys.modules)
+    used = (home for home in _PACKAGES.values() if sys.modules.get(home))
     installed = (home for package, home in _PACKAGES.items() if find_spec(package))
     home = next(used, None) or next(installed, None)
     if home is None:
