@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,10 +14,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from stabmon.detectors import Detector, default_detectors
-from stabmon.records import Alert, RunState, Snapshot
+from stabmon.records import Alert, Run, RunState, Snapshot
 from stabmon.session import Session, Subject
 from stabmon.settings import Settings
 from stabmon.sinks import Sink
+from stabmon.sinks.tracker import TrackerSink
+from stabmon.sinks.trackers import Tracker
+from stabmon.sinks.trackers.choice import trackers_of
+from stabmon.sinks.trackers.tensorboard import TensorBoard
 from stabmon.taps.loss import check
 
 _WRAPPED = ("_orig_mod", "_original_module")
@@ -53,10 +57,8 @@ class Monitor:
         self._session: Session | None = None
         if not chosen.disabled and _rank() == 0:
             judges = default_detectors() if detectors is None else list(detectors)
-            extra = list(sinks)
-            subject = Subject(
-                unwrap(model), _optimizers(optimizer), judges, lambda run, folder: extra, framework, start_step
-            )
+            outputs = _outputs(list(sinks), chosen)
+            subject = Subject(unwrap(model), _optimizers(optimizer), judges, outputs, framework, start_step)
             self._session = Session(subject, chosen)
             atexit.register(self.close, "stopped")
 
@@ -144,6 +146,28 @@ def _optimizers(given: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
     if not found:
         raise ValueError("optimizer=[]: must hold at least one optimizer; pass the one that trains the model")
     return found
+
+
+def _outputs(sinks: Sequence[Sink], settings: Settings) -> Callable[[Run, Path], list[Sink]]:
+    """What a run's sinks are beside those that every run has; the trackers are looked for at once."""
+    trackers = _trackers(settings.log_to)
+
+    def made(run: Run, folder: Path) -> list[Sink]:
+        found = trackers(run, folder)
+        return [*sinks, *(TrackerSink(tracker, settings.every, settings.probe_every) for tracker in found)]
+
+    return made
+
+
+def _trackers(log_to: Any) -> Callable[[Run, Path], Sequence[Tracker]]:
+    if log_to == "trainer":
+        raise ValueError("log_to='trainer': a plain loop has no trainer; pass your tracker, such as a W&B run")
+    if log_to == "tensorboard":
+        from torch.utils.tensorboard import SummaryWriter  # here, since it needs a package that few runs have
+
+        return lambda run, folder: [TensorBoard(SummaryWriter(folder / "tensorboard" / run.name))]
+    found = trackers_of(log_to)
+    return lambda run, folder: found
 
 
 def _rank() -> int:

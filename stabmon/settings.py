@@ -46,6 +46,12 @@ class Settings(BaseSettings):
     scrapes must not hang, hence 0; two scrape intervals (35) suit a run under Prometheus."""
     log: bool = Field(True, description="true or false")
     """Whether to write a run log."""
+    log_to: Any = Field(
+        None,
+        description="'trainer' (Hugging Face and Lightning), 'wandb', 'mlflow', 'tensorboard', 'none', "
+        "or in code a tracker of yours",
+    )
+    """The tracker that gets headline scalars and alerts; None: the trainer's own, in a plain loop none."""
     disabled: bool = Field(False, description="true or false")
     """Attach nothing at all."""
 

@@ -26,6 +26,7 @@ def test_the_defaults() -> None:
         "port": None,
         "linger_seconds": 0.0,
         "log": True,
+        "log_to": None,
         "disabled": False,
     }
 
