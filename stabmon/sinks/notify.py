@@ -9,6 +9,7 @@ from typing import Protocol
 
 from stabmon.records import Alert, Event, RunState, Severity, Snapshot
 from stabmon.sinks.delivery import Delivery, Why
+from stabmon.sinks.spool import spool_in
 
 
 class Target(Protocol):
@@ -34,7 +35,7 @@ class Notify:
         self.name = str(getattr(target, "name", None) or f"notify_{type(target).__name__.lower()}")
         self._target = target
         least: Severity = getattr(target, "least", "warning")
-        spool = folder / "undelivered" / self.name if folder else None
+        spool = spool_in(folder, self.name) if folder else None
         self.delivery = Delivery(self.name, self._send, spool, least)
 
     def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event]) -> None:

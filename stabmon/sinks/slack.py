@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from stabmon.records import Alert, Event, Run, RunState, Severity, Snapshot
 from stabmon.sinks.delivery import Delivery, NotNow, Refused, Why
 from stabmon.sinks.slack_message import compose
+from stabmon.sinks.spool import spool_in
 
 _TIMEOUT_SECONDS = 10
 _ADVICE = "make an incoming webhook in Slack and pass its whole address, https://hooks.slack.com/services/…"
@@ -61,7 +62,7 @@ class Slack:
 
 def spool_of(folder: Path) -> Path:
     """Where, in a folder of runs, alerts lie that Slack does not have yet."""
-    return folder / "undelivered" / Slack.name
+    return spool_in(folder, Slack.name)
 
 
 def resend(folder: Path, webhook: str, patience: float = 10.0) -> int:

@@ -52,6 +52,11 @@ class Slip:
             os.close(self.descriptor)
 
 
+def spool_in(folder: Path, name: str) -> Path:
+    """Where, in a folder of runs, lie the alerts that are to go to the sink of that name."""
+    return folder / f"undelivered-{name}"
+
+
 class Spool:
     """A folder of undelivered alerts, one small file each, readable by its owner alone; there only when needed."""
 

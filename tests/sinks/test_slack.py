@@ -63,7 +63,7 @@ def test_the_message_is_there_within_two_seconds_says_what_to_do_first_and_leave
     ]
     assert message["blocks"][-1]["elements"][0]["text"] == "stabmon 0.1.0 · Tiny · torch"
     slack.close("finished")
-    assert list((tmp_path / "undelivered").rglob("*")) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_info_is_not_sent_and_the_end_of_what_was_sent_is(server: SlackServer, tmp_path: Path) -> None:
