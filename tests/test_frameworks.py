@@ -12,7 +12,8 @@ from torch import Tensor
 
 from stabmon.catalog import STATISTICS
 from stabmon.records import Layout, Snapshot
-from tests.trainings import LOOPS, STEPS, Keep, Network
+from tests.frameworks import LOOPS
+from tests.trainings import STEPS, Keep, Network
 
 TIMES = {"step_seconds", "monitor_seconds"}
 

@@ -22,7 +22,8 @@ from stabmon.catalog import STATISTICS
 from stabmon.lightning import StabilityCallback
 from stabmon.records import Snapshot
 from stabmon.runlog import read
-from tests.trainings import BATCH, CLIP, STEPS, Batch, Keep, Module, Network, adamw, lightning_trainer, loader, watched
+from tests.frameworks import Module, lightning_trainer
+from tests.trainings import BATCH, CLIP, STEPS, Batch, Keep, Network, adamw, loader, watched
 
 HALF = BATCH // 2
 
