@@ -113,6 +113,8 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
         last = self._recorded if self._steps and self._recorded and self._recorded.exists() else None
         folder = given.folder or (last.parent if last else Path(log_dir) / "stabmon")
         run = given.run or (last.stem if last and (folder / last.name).exists() else None)
+        by_trainer = given.log_to in (None, "trainer") and trainer.is_global_zero and not given.disabled
+        log_to = list(trainer.loggers) if by_trainer else given.log_to
         self.monitor = Monitor(
             pl_module,
             trainer.optimizers,
@@ -120,7 +122,7 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
             sinks=self._sinks,
             framework="lightning",
             start_step=self._steps,
-            **{**self._settings, "folder": folder, "run": run},
+            **{**self._settings, "folder": folder, "run": run, "log_to": log_to},
         )
 
     def _close(self, state: RunState) -> None:

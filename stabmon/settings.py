@@ -6,10 +6,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 _PREFIX = "STABMON_"
+_LOG_TO = ("trainer", "wandb", "mlflow", "tensorboard", "none")
 
 
 class Settings(BaseSettings):
@@ -48,12 +49,20 @@ class Settings(BaseSettings):
     """Whether to write a run log."""
     log_to: Any = Field(
         None,
-        description="'trainer' (Hugging Face and Lightning), 'wandb', 'mlflow', 'tensorboard', 'none', "
+        description="'trainer' (under Hugging Face and Lightning), 'wandb', 'mlflow', 'tensorboard', 'none', "
         "or in code a tracker of yours",
     )
     """The tracker that gets headline scalars and alerts; None: the trainer's own, in a plain loop none."""
     disabled: bool = Field(False, description="true or false")
     """Attach nothing at all."""
+
+    @field_validator("log_to")
+    @classmethod
+    def _names_a_tracker(cls, value: Any) -> Any:
+        """An object is looked at by whoever logs to it."""
+        if isinstance(value, str) and value not in _LOG_TO:
+            raise ValueError("no such tracker")
+        return value
 
     @classmethod
     def of(cls, **given: Any) -> Settings:

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from stabmon.detectors import Detector
+from stabmon.huggingface.reporters import History, reporting_trackers
 from stabmon.monitor import Monitor
 from stabmon.settings import Settings
 from stabmon.sinks import Sink
@@ -31,6 +32,7 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self._detectors = None if detectors is None else list(detectors)
         self._sinks = list(sinks)
         self._settings = settings
+        self._history = History()
         self.monitor: Monitor | None = None
         """Watches the current or latest run; None before the first."""
 
@@ -40,9 +42,10 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self._close("stopped")  # a run that ended in an exception, or with another batch size, never said so
         model: nn.Module = kwargs["model"]
         optimizer: Optimizer = kwargs["optimizer"]
-        settings = dict(self._settings)
-        if Settings.of(**settings).folder is None:
-            settings["folder"] = Path(args.output_dir) / "stabmon"
+        chosen = Settings.of(**self._settings)
+        settings = {**self._settings, "folder": chosen.folder or Path(args.output_dir) / "stabmon"}
+        if state.is_world_process_zero and not chosen.disabled and chosen.log_to in (None, "trainer"):
+            settings["log_to"] = [self._history, *reporting_trackers(args, state, model)]
         self.monitor = Monitor(
             model,
             optimizer,
@@ -56,6 +59,9 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self.monitor:
             self.monitor.step()
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self._history.enter(state)
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         loss = (kwargs.get("metrics") or {}).get("eval_loss")
