@@ -26,6 +26,7 @@ from stabmon.taps.loss import check
 
 _WRAPPED = ("_orig_mod", "_original_module")
 """Where torch.compile and Fabric keep the network."""
+_PARALLEL = (nn.parallel.DistributedDataParallel, nn.DataParallel)
 
 _log = logging.getLogger("stabmon")
 
@@ -124,14 +125,15 @@ class Monitor:
 
 def unwrap(model: nn.Module) -> nn.Module:
     """The network itself: what torch.compile, Fabric and DistributedDataParallel wrap."""
-    while True:
-        if any(isinstance(inner := getattr(model, name, None), nn.Module) for name in _WRAPPED) or (
-            isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel)
-            and isinstance(inner := model.module, nn.Module)
-        ):
-            model = inner
-        else:
-            return model
+    while (inner := _wrapped(model)) is not None:
+        model = inner
+    return model
+
+
+def _wrapped(model: nn.Module) -> nn.Module | None:
+    names = [*_WRAPPED, "module"] if isinstance(model, _PARALLEL) else _WRAPPED
+    found = (getattr(model, name, None) for name in names)
+    return next((inner for inner in found if isinstance(inner, nn.Module)), None)
 
 
 def _optimizers(given: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
