@@ -5,8 +5,8 @@ the order of `layout.scalar_slots` / `layout.layer_slots`, bit for bit. `row` co
 resume at step k starts a branch: rows before it that lie beyond step k stay in the file, but off the main line.
 """
 
-from stabmon.runlog.encoding import SUFFIX, alert_summary, newest, path_of
+from stabmon.runlog.encoding import SUFFIX, alert_summary, in_folder, newest, path_of
 from stabmon.runlog.reader import Recorded, read
 from stabmon.runlog.writer import RunLogWriter
 
-__all__ = ["SUFFIX", "Recorded", "RunLogWriter", "alert_summary", "newest", "path_of", "read"]
+__all__ = ["SUFFIX", "Recorded", "RunLogWriter", "alert_summary", "in_folder", "newest", "path_of", "read"]

@@ -47,6 +47,13 @@ def newest(folder: Path) -> Path | None:
     return max(folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime, default=None)
 
 
+def in_folder(folder: Path) -> dict[str, Path]:
+    """The run logs in a folder, in its subfolders and in their `stabmon` folders, newest first, by name within it."""
+    found = {path: path.stat().st_mtime for sub in ("", "*/", "*/stabmon/") for path in folder.glob(f"{sub}*{SUFFIX}")}
+    newest_first = sorted(found, key=lambda path: -found[path])
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in newest_first}
+
+
 def alert_summary(alert: Alert) -> dict[str, Any]:
     """What `--json` prints of an alert: JSON types only; evidence that is not finite becomes null."""
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -37,16 +37,24 @@ class Chunk:
     times: np.ndarray[tuple[int], np.dtype[np.float64]]
     values: Array
     """float32[slot, row]"""
+    sampled: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    """bool[row]: whether any per-layer value was read."""
 
     def __getitem__(self, statistic: str) -> Array:
         with np.errstate(all="ignore"):  # a ratio of two infinities is not a number, and not read
             # Formulas work element by element, so that rows may come along as a second axis.
             return Snapshot(0, 0.0, self.values, self.layout)[statistic]
 
-    def snapshots(self) -> Iterator[Snapshot]:
-        """One a row."""
-        for i, (step, unix) in enumerate(zip(self.steps.tolist(), self.times.tolist(), strict=True)):
-            yield Snapshot(step, unix, self.values[:, i].copy(), self.layout)
+    def only(self, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Chunk:
+        """Some of the rows; kept: bool[row]."""
+        values = self.values[:, kept]
+        return Chunk(self.layout, self.rows[kept], self.steps[kept], self.times[kept], values, self.sampled[kept])
+
+    def last(self) -> Snapshot:
+        """The newest row, with the value last read wherever it has none itself."""
+        read = np.where(np.isnan(self.values), 0, np.arange(len(self.rows))).max(axis=1)
+        values = self.values[np.arange(len(read)), read]
+        return Snapshot(int(self.steps[-1]), float(self.times[-1]), values, self.layout)
 
 
 @dataclass(frozen=True)
@@ -133,11 +141,12 @@ class Tail:
 def _chunk(layout: Layout, found: list[_Row]) -> Chunk:
     values = np.full((len(layout.columns), len(found)), np.nan, dtype=np.float32)
     values[layout.scalar_slots] = _matrix([row[4] for row in found]).T
-    read = [i for i, row in enumerate(found) if row[5] is not None]
-    if read:
-        values[np.ix_(layout.layer_slots, np.array(read))] = _matrix([cast(bytes, found[i][5]) for i in read]).T
+    sampled = np.array([row[5] is not None for row in found])
+    if sampled.any():
+        read = _matrix([row[5] for row in found if row[5] is not None])
+        values[np.ix_(layout.layer_slots, np.flatnonzero(sampled))] = read.T
     rows, steps = (np.array([row[i] for row in found], dtype=np.int64) for i in (0, 2))
-    return Chunk(layout, rows, steps, np.array([row[3] for row in found]), values)
+    return Chunk(layout, rows, steps, np.array([row[3] for row in found]), values, sampled)
 
 
 def _matrix(blobs: list[bytes]) -> np.ndarray[tuple[int, ...], np.dtype[Any]]:

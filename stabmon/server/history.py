@@ -47,7 +47,7 @@ class History(Standing):
         begin = int(whole.rows[span.start - 1]) if span.start else 0
         if 0 < len(rows) < points and whole.width > 1 and rows[-1] - begin <= REREAD_ROWS:
             for chunk in self._tail.between(begin + 1, int(rows[-1])):
-                _put(found, chunk, (statistic,), first, last)
+                _put(found, chunk.only((chunk.steps >= first) & (chunk.steps <= last)), (statistic,))
         else:
             columns = [column for column in whole.columns if column[0] == statistic]
             places = [whole.columns[column] for column in columns]
@@ -65,13 +65,11 @@ class History(Standing):
     def _add(self, chunk: Chunk) -> None:
         super()._add(chunk)
         _put(self._scalars, chunk, MODEL)
-        _put(self._layers, chunk, LAYERS)
+        _put(self._layers, chunk.only(chunk.sampled), LAYERS)
 
 
-def _put(
-    overview: Overview, chunk: Chunk, statistics: Iterable[str], first: int = 0, last: int = np.iinfo(np.int64).max
-) -> None:
-    """Add the rows in that range of steps in which any of the statistics was read."""
+def _put(overview: Overview, chunk: Chunk, statistics: Iterable[str]) -> None:
+    """Add the rows in which any of the statistics was read."""
     columns: list[Column] = []
     found: list[Array] = []
     for name in statistics:
@@ -81,6 +79,5 @@ def _put(
             found.append(values)
     if found:
         values = np.concatenate(found)
-        read = ~np.isnan(values).all(axis=0) & (chunk.steps >= first) & (chunk.steps <= last)
-        values = values[:, read]
-        overview.add(columns, chunk.rows[read], chunk.steps[read], values, values)
+        read = ~np.isnan(values).all(axis=0)
+        overview.add(columns, chunk.rows[read], chunk.steps[read], values[:, read], values[:, read])

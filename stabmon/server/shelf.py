@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from stabmon.runlog import SUFFIX
 from stabmon.server.history import History
 from stabmon.server.standing import RECENT, Standing
 
@@ -51,10 +50,3 @@ async def catch_up(history: Standing) -> None:
     """Read to the end, letting other requests in between."""
     while history.refresh():
         await asyncio.sleep(0)
-
-
-def in_folder(folder: Path) -> dict[str, Path]:
-    """The run logs in a folder, in its subfolders and in their `stabmon` folders, newest first, by name within it."""
-    found = [path for pattern in ("", "*/", "*/stabmon/") for path in folder.glob(f"{pattern}*{SUFFIX}")]
-    newest = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
-    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in newest}

@@ -14,6 +14,8 @@ from pathlib import Path
 from urllib.parse import quote
 from weakref import WeakSet
 
+from stabmon.runlog import in_folder
+
 DEFAULT_PORT = 7466
 
 _listening: WeakSet[socket.socket] = WeakSet()
@@ -41,7 +43,6 @@ class Server:
         import uvicorn
 
         from stabmon.server.app import create_app
-        from stabmon.server.shelf import in_folder
 
         self._token = token or secrets.token_urlsafe(16)
         self._closing = threading.Event()

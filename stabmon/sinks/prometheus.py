@@ -66,10 +66,11 @@ class Prometheus:
         self._text = b""
         self._stale_at = float("-inf")
 
-    def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
+    def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event], steps: int = 1) -> None:
+        """`steps`: how many the snapshot stands for, when a recorded run is caught up with."""
         with self._lock:
             self._keep(snapshot)
-            self._steps += 1
+            self._steps += steps
             for alert in alerts:
                 self._take(alert)
             for event in events:

@@ -1,0 +1,95 @@
+"""The Prometheus text of recorded runs: their run logs are read on at each scrape, as if the runs were served live."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+
+from stabmon.runlog.tail import News, Tail
+from stabmon.sinks.prometheus import Prometheus
+
+READ_SECONDS = 0.5
+"""A scrape reads on for about this long. A run that is not read to its end by then is not served yet, since counters
+that grow by reading would look like news."""
+
+
+class RecordedMetrics:
+    """`render` is the text of every run log there is; of two runs with one name, only the newer.
+
+    `run_logs`: id -> file, newest first. `detectors`: whose counters exist at 0 before their first alert.
+    """
+
+    def __init__(
+        self,
+        run_logs: Callable[[], Mapping[str, Path]],
+        detectors: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._run_logs = run_logs
+        self._detectors = detectors
+        self._clock = clock
+        self._runs: dict[Path, _Run] = {}
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def render(self) -> bytes:
+        """The text format 0.0.4."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family once, with the samples of all runs."""
+        families: dict[str, Metric] = {}
+        for sink in self._served():
+            for family in sink.collect():
+                families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                families[family.name].samples += family.samples
+        yield from families.values()
+
+    def _served(self) -> Iterable[Prometheus]:
+        until = self._clock() + READ_SECONDS
+        paths = self._run_logs().values()
+        self._runs = {path: self._runs.get(path) or _Run(path, self._detectors) for path in paths}
+        found: dict[str, Prometheus] = {}
+        for run in self._runs.values():
+            if (sink := run.read(lambda: self._clock() < until)) is not None:
+                found.setdefault(run.name, sink)
+        return found.values()
+
+
+class _Run:
+    """One run log, and the sink that was fed with it."""
+
+    def __init__(self, path: Path, detectors: Sequence[str]) -> None:
+        self.name = ""
+        self._tail = Tail(path)
+        self._detectors = detectors
+        self._sink: Prometheus | None = None
+        self._complete = False
+
+    def read(self, in_time: Callable[[], bool]) -> Prometheus | None:
+        """The sink, once it has all rows; None before, and for a file that cannot be read."""
+        try:
+            while in_time():
+                news = self._tail.poll()
+                self._feed(news)
+                self._complete = not news.more
+                if self._complete:
+                    break
+        except (OSError, ValueError):
+            self._complete = False
+        return self._sink if self._complete else None
+
+    def _feed(self, news: News) -> None:
+        if self._sink is None or news.restarted:
+            self.name = news.run.name
+            self._sink = Prometheus(news.run, self._detectors)
+        for chunk in news.chunks:
+            rows = range(int(chunk.rows[0]), int(chunk.rows[-1]) + 1)
+            alerts = [alert for row, alert in news.alerts if row in rows]
+            events = [event for row, event in news.events if row in rows]
+            self._sink.emit(chunk.last(), alerts, events, steps=len(chunk.rows))
+        self._sink.close(news.state)
