@@ -10,7 +10,6 @@ from math import isnan
 from threading import Lock
 
 import numpy as np
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from stabmon.catalog import STATISTICS, Statistic
@@ -26,9 +25,14 @@ from stabmon.records import (
     RunState,
     Snapshot,
 )
+from stabmon.sinks.exposition import Frame, text_of
 
 _Samples = Mapping[tuple[str, ...], float]
 """Label values (those after run and rank) -> value."""
+
+_Values = Sequence[Sequence[float]]
+"""One per gauge of `Prometheus._gauges`, each one per sample."""
+_SHOWN = tuple(row for row in STATISTICS.values() if row.exported)
 
 CACHE_SECONDS = 0.5
 """A rendering is handed out for this long: scrapes cost training at most two renderings a second."""
@@ -60,8 +64,7 @@ class Prometheus:
         self._failures: dict[tuple[str, ...], int] = {(part,): 0 for part in parts}
         self._raised: dict[tuple[str, ...], int] = dict.fromkeys(product(detectors, SEVERITIES), 0)
         self._active = dict(self._raised)
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
+        self._frame: tuple[Layout, Frame] | None = None
         self._rendering = Lock()
         self._text = b""
         self._stale_at = float("-inf")
@@ -87,31 +90,54 @@ class Prometheus:
         with self._rendering:
             if self._clock() >= self._stale_at:
                 self._stale_at = self._clock() + CACHE_SECONDS
-                self._text = generate_latest(self._registry)
+                self._text = self._fresh()
             return self._text
 
     def collect(self) -> Iterator[Metric]:
-        """Every family, for the registry."""
+        """Every family; `render` gives the same as text."""
+        few, latest, places = self._now()
+        yield from few
+        if latest is not None:
+            values = _values(latest, places)
+            yield from self._gauges(latest.layout, places, values)
+
+    def _fresh(self) -> bytes:
+        few, latest, places = self._now()
+        text = text_of(few)
+        if latest is None:
+            return text
+        layout = latest.layout
+        if self._frame is None or self._frame[0] is not layout:
+            zeros = ([0.0] * len(places), *([0.0] * len(layout.sites_of(row.name)) for row in _SHOWN))
+            self._frame = layout, Frame(self._gauges(layout, places, zeros))
+        return text + self._frame[1].fill(_values(latest, places))
+
+    def _now(self) -> tuple[Sequence[Metric], Snapshot | None, dict[str, tuple[str, str]]]:
+        """What there is one of, and what it takes for the gauges of each layer."""
         with self._lock:  # training waits for this lock: references and small copies only
             latest, places, steps, dropped = self._latest, self._places, self._steps, self._dropped
             failures, raised, active = dict(self._failures), dict(self._raised), dict(self._active)
-        yield from self._of_run()
-        yield self._counter("steps", "Optimizer steps seen.", (), {(): steps})
-        yield self._counter("dropped_rows", "Steps lost on their way to the host.", (), {(): dropped})
-        yield self._counter("part_failures", "Parts dropped because they raised.", ("part",), failures)
-        yield self._counter("alerts", "Alerts raised.", ("detector", "severity"), raised)
-        yield self._gauge("alert_active", "1 while an alert is open.", ("detector", "severity"), active)
-        if latest is not None:
-            yield from self._of_step(latest)
-            yield self._gauge(
-                "layer_info",
-                "Full name of the module behind a layer and its role (label norm or block).",
-                ("layer", "role", "module"),
-                {(*place, module): 1 for module, place in places.items()},
-            )
-            for statistic in STATISTICS.values():
-                if statistic.exported:
-                    yield self._of_statistic(statistic, latest, places)
+        few = [
+            *self._of_run(),
+            self._counter("steps", "Optimizer steps seen.", (), {(): steps}),
+            self._counter("dropped_rows", "Steps lost on their way to the host.", (), {(): dropped}),
+            self._counter("part_failures", "Parts dropped because they raised.", ("part",), failures),
+            self._counter("alerts", "Alerts raised.", ("detector", "severity"), raised),
+            self._gauge("alert_active", "1 while an alert is open.", ("detector", "severity"), active),
+        ]
+        return [*few, *(self._of_step(latest) if latest else ())], latest, places
+
+    def _gauges(self, layout: Layout, places: Mapping[str, tuple[str, str]], values: _Values) -> Iterator[Metric]:
+        """The layers' names, then the statistics."""
+        named, *found = values
+        yield self._gauge(
+            "layer_info",
+            "Full name of the module behind a layer and its role (label norm or block).",
+            ("layer", "role", "module"),
+            {(*place, module): value for (module, place), value in zip(places.items(), named, strict=True)},
+        )
+        for row, taken in zip(_SHOWN, found, strict=True):
+            yield self._of_statistic(row, layout, taken, places)
 
     def _of_run(self) -> Iterator[Metric]:
         run = self._run
@@ -128,11 +154,10 @@ class Prometheus:
         yield self._gauge("step", "Completed optimizer steps.", (), {(): latest.step})
         yield self._gauge("last_step_timestamp_seconds", "Unix time of the last step.", (), {(): latest.time})
 
-    def _of_statistic(self, row: Statistic, latest: Snapshot, places: Mapping[str, tuple[str, str]]) -> Metric:
-        with np.errstate(all="ignore"):  # a ratio of two infinities is not a number, and left out
-            values = latest[row.name].tolist()
-        sites = latest.layout.sites_of(row.name)
-        found = zip(sites, values, strict=True) if values else ()
+    def _of_statistic(
+        self, row: Statistic, layout: Layout, values: Sequence[float], places: Mapping[str, tuple[str, str]]
+    ) -> Metric:
+        found = zip(layout.sites_of(row.name), values, strict=True) if values else ()
         labels = () if row.scope == "model" else ("layer", row.scope)
         samples: _Samples = {places[s.name] if labels else (): value for s, value in found if not isnan(value)}
         unit = "" if row.unit == "1" else f" Unit: {row.unit}."
@@ -172,6 +197,12 @@ class Prometheus:
             self._failures[part] = self._failures.get(part, 0) + 1
         elif event.kind == DROPPED_ROWS:
             self._dropped += int(event.detail["count"])
+
+
+def _values(latest: Snapshot, places: Mapping[str, object]) -> _Values:
+    """Of the layers' names, which are there, and of each statistic; NaN, or nothing at all: not read."""
+    with np.errstate(all="ignore"):  # a ratio of two infinities is not a number, and left out
+        return [[1.0] * len(places), *(latest[row.name].tolist() for row in _SHOWN)]
 
 
 def _places(layout: Layout) -> dict[str, tuple[str, str]]:

@@ -22,6 +22,7 @@ class Groups:
         self.names = [name for names in groups.values() for name in names]
         self.parameters = [parameters[name] for name in self.names]
         self.device = self.parameters[0].device
+        self._scattered = any(p.device != self.device for p in self.parameters)
         self._block_of = [i for i, names in enumerate(groups.values()) for _ in names]
         self._index: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
 
@@ -31,7 +32,9 @@ class Groups:
         if not present:
             return torch.full((len(self.sites),), torch.nan, device=self.device)
         norms = torch._foreach_norm([t for _, t in present], 2, dtype=torch.float32)
-        squares = torch.stack([norm.to(self.device) for norm in norms]).square()
+        if self._scattered:
+            norms = tuple(norm.to(self.device) for norm in norms)
+        squares = torch.stack(norms).square()
         squares = torch.where(squares.isfinite(), squares, torch.inf)
         blocks, empty = self._blocks(tuple(i for i, _ in present))
         return empty.index_add(0, blocks, squares)
@@ -98,7 +101,7 @@ class Gradients:
         self._error = error
 
     def _accumulated(self, parameter: Any) -> None:
-        if torch.compiler.is_compiling() or self._queued:
+        if self._queued or torch.compiler.is_compiling():
             return
         self._queued = True
         Variable._execution_engine.queue_callback(self._once_more)
@@ -109,11 +112,11 @@ class Gradients:
     def _ended(self) -> None:
         self._queued = False
         try:
-            with spent:
-                self._measure()
+            self._measure()
         except Exception as error:  # it would come out of the user's backward()
             self._error = error
 
     @torch.no_grad()
     def _measure(self) -> None:
-        self._squares = self._groups.sum_of_squares([p.grad for p in self._groups.parameters])
+        with spent:
+            self._squares = self._groups.sum_of_squares([p.grad for p in self._groups.parameters])

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-import torch
-
 
 class Stopwatch:
     """Host seconds spent while it is open; what is nested counts once."""
@@ -30,7 +28,7 @@ class Stopwatch:
 
 
 spent = Stopwatch()
-"""Open wherever stabmon runs inside a training: the seconds are of all monitors of this process."""
+"""Open wherever stabmon does work inside a training: the seconds are of all monitors of this process."""
 
 
 class Hook:
@@ -41,13 +39,6 @@ class Hook:
         self._failed = failed
 
     def __call__(self, *args: Any) -> None:
-        if torch.compiler.is_compiling():
-            self._attempt(args)  # a clock would break the graph
-        else:
-            with spent:
-                self._attempt(args)
-
-    def _attempt(self, args: tuple[Any, ...]) -> None:
         if self._do is None:
             return
         try:

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from stabmon.records import Site
 from stabmon.taps import Due
 from stabmon.taps.gradients import Groups
-from stabmon.taps.hooks import Hook
+from stabmon.taps.hooks import Hook, spent
 
 
 class Updates:
@@ -86,12 +86,14 @@ class Updates:
         rate = optimizer.param_groups[0]["lr"]
         self._rate = rate.detach().clone() if isinstance(rate, Tensor) else rate  # schedulers change it in place
         if not self._copied and (self._due.layers or self._due.probe):
-            if not self._copies:
-                self._copies = [
-                    torch.empty_like(p, memory_format=torch.preserve_format) for p in self._groups.parameters
-                ]
-            torch._foreach_copy_(self._copies, [p.detach() for p in self._groups.parameters])
-            self._copied = True
+            with spent:
+                self._copy()
+
+    def _copy(self) -> None:
+        if not self._copies:
+            self._copies = [torch.empty_like(p, memory_format=torch.preserve_format) for p in self._groups.parameters]
+        torch._foreach_copy_(self._copies, [p.detach() for p in self._groups.parameters])
+        self._copied = True
 
     def _after(self, optimizer: Optimizer, *_: Any) -> None:
         self._stepped = True

@@ -218,7 +218,7 @@ def test_twenty_callers_at_once_cost_one_rendering(monkeypatch: pytest.MonkeyPat
         gate.wait(10)
         return b"text"
 
-    monkeypatch.setattr("stabmon.sinks.prometheus.generate_latest", slow)
+    monkeypatch.setattr("stabmon.sinks.exposition.generate_latest", slow)
     prometheus = Prometheus(RUN, clock=lambda: 10.0)
     got: list[bytes] = []
     callers = [threading.Thread(target=lambda: got.append(prometheus.render())) for _ in range(20)]
