@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from accelerate import Accelerator
+from lightning.fabric import Fabric
 from torch import Tensor
+from torch.utils.data import DataLoader
 
+from stabmon import Monitor
 from stabmon.catalog import STATISTICS
 from stabmon.records import Layout, Snapshot
 from tests.frameworks import LOOPS
-from tests.trainings import STEPS, Keep, Network
+from tests.trainings import BATCH, STEPS, Batch, Keep, Network, adamw, loader, watched
 
 TIMES = {"step_seconds", "monitor_seconds"}
 
@@ -71,3 +76,47 @@ def test_training_is_bit_identical_with_dropout(tmp_path: Path, framework: str) 
     watched = train(framework, tmp_path, Keep(), dropout=0.1)
     alone = train(framework, tmp_path, None, dropout=0.1)
     assert all(torch.equal(a, b) for a, b in zip(watched, alone, strict=True))
+
+
+@pytest.mark.parametrize("framework", ["accelerate", "fabric"])
+def test_accumulated_batches_are_one_step_with_the_gradient_of_all(tmp_path: Path, framework: str) -> None:
+    kept, network, count = Keep(), Network(), 2 * STEPS * BATCH
+    accumulate = {"accelerate": accumulate_in_accelerate, "fabric": accumulate_in_fabric}[framework]
+    accumulate(network, loader(count=count), watched(tmp_path, kept))
+    plain, norms = Network(), []
+    optimizer = adamw(plain)
+    for batch in loader(2 * BATCH, count):
+        plain(**batch)["loss"].backward()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(plain.parameters(), torch.inf)))
+        optimizer.step()
+        optimizer.zero_grad()
+    assert [s.scalar("total_grad_norm") for s in kept.snapshots] == pytest.approx(norms, rel=1e-5)
+    assert [s.scalar("skipped_steps") for s in kept.snapshots] == [0.0] * STEPS
+
+
+def accumulate_in_accelerate(network: Network, data: DataLoader[Batch], settings: dict[str, Any]) -> None:
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model, optimizer, batches = accelerator.prepare(network, adamw(network), data)
+    with Monitor(model, optimizer, **settings) as monitor:
+        for batch in batches:
+            with accelerator.accumulate(model):
+                loss = model(**batch)["loss"]
+                accelerator.backward(loss)
+                optimizer.step()
+                optimizer.zero_grad()
+            if accelerator.sync_gradients:
+                monitor.step(loss)
+
+
+def accumulate_in_fabric(network: Network, data: DataLoader[Batch], settings: dict[str, Any]) -> None:
+    fabric = Fabric(accelerator="cpu", devices=1)
+    model, optimizer = fabric.setup(network, adamw(network))
+    with Monitor(model, optimizer, **settings) as monitor:
+        for number, batch in enumerate(fabric.setup_dataloaders(data), 1):
+            with fabric.no_backward_sync(model, enabled=number % 2 == 1):
+                loss = model(**batch)["loss"]
+                fabric.backward(loss / 2)
+            if number % 2 == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+                monitor.step(loss)
