@@ -1,8 +1,12 @@
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -182,3 +186,58 @@ def test_what_the_demo_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch, erro
     monkeypatch.setattr("stabmon.demo.demo", refuse)
     result = CliRunner().invoke(app, ["demo"])
     assert (result.exit_code, result.stderr) == (2, f"{line}\n")
+
+
+def serving(folder: Path, *options: str, **environment: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WITHOUT_TORCH, "serve", str(folder), "--port", "0", *options]
+    known = {name: value for name, value in os.environ.items() if name != "SSH_CONNECTION"}
+    return subprocess.Popen(
+        command, cwd=ROOT, env={**known, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_serve_without_torch_tells_the_pages_address_and_serves_json_and_metrics(run_log: Path) -> None:
+    recorded(run_log, [4.0, 3.0, 2.5])
+    with serving(run_log.parent, SSH_CONNECTION="10.0.0.2 5 10.0.0.9 22", USER="me") as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        url = re.fullmatch(r"Serving 1 run of .* until Ctrl-C: (http://127\.0\.0\.1:(\d+))/\?token=(\S+)\n", first)
+        assert url is not None, first
+        tunnel = f"ssh -N -L {url[2]}:127.0.0.1:{url[2]} me@10.0.0.9"
+        assert process.stdout.readline() == f"From the machine you sit at, first: {tunnel}\n"
+        with urlopen(f"{url[1]}/api/v1/run?token={url[3]}") as answer:
+            summary = json.load(answer)
+        assert (summary["name"], summary["step"], summary["state"]) == ("r1", 3, "finished")
+        with urlopen(f"{url[1]}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        assert 'stabmon_steps_total{rank="0",run="r1"} 3.0' in lines
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_serve_takes_the_token_from_option_or_environment(tmp_path: Path) -> None:
+    for options, environment in ((["--token", "open-sesame"], {}), ([], {"STABMON_TOKEN": "open-sesame"})):
+        with serving(tmp_path, "--wait", *options, **environment) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().endswith("/?token=open-sesame\n")
+            process.terminate()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{tmp}/nothing"], "folder {tmp}/nothing is not there; give a folder of runs"),
+        (["{tmp}/file"], "folder {tmp}/file is a file; give a folder of runs"),
+        (["{tmp}"], "folder {tmp} has no run log (*.stabmon); give the folder that a training writes to"),
+        (["{tmp}", "--wait", "--token", "short"], "the token is not allowed: it takes 8 or more letters"),
+        (["{tmp}", "--wait", "--host", "no-such-host.invalid"], "host='no-such-host.invalid' is no address"),
+    ],
+)
+def test_serve_refuses_in_one_line_what_it_cannot_serve(tmp_path: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "file").touch()
+    done = CliRunner().invoke(app, ["serve", *(argument.format(tmp=tmp_path) for argument in arguments)])
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"stabmon: {message.format(tmp=tmp_path)}")
+    assert done.stderr.count("\n") == 1

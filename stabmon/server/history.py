@@ -18,6 +18,8 @@ REREAD_ROWS = 20_000
 """A range of at most this many rows is read again to show it finer than the overview has it."""
 LAYERS = tuple(name for name, row in STATISTICS.items() if row.exported and row.scope != "model")
 """The statistics per layer that are shown."""
+OVERVIEW = (4096, 512)
+"""Buckets for whole-model values, and for those per layer: a few MB for a large model."""
 _KEPT_EVENTS = 1000
 
 
@@ -37,7 +39,7 @@ class History(Standing):
     def _forget(self) -> None:
         super()._forget()
         self.events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
-        self._scalars, self._layers = Overview(4096), Overview(512)
+        self._scalars, self._layers = (Overview(capacity) for capacity in OVERVIEW)
 
     def window(self, statistic: str, first: int, last: int, points: int) -> Window:
         """That statistic where it was read in the steps from `first` to `last`, in at most `points` points."""

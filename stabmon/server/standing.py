@@ -36,7 +36,7 @@ class Standing:
         self._tail = Tail(path, last)
         self._clock = clock
         self._polled_at = float("-inf")
-        self._touched: tuple[int, ...] = ()
+        self._touched: tuple[int, ...] | None = None
         self._forget()
 
     def refresh(self) -> bool:

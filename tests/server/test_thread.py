@@ -1,4 +1,5 @@
 import http.client
+import json
 import logging
 import os
 import signal
@@ -12,7 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stabmon.server.thread import DEFAULT_PORT, Server, bind
+from stabmon.server.thread import DEFAULT_PORT, Server, bind, tunnel
+from tests.server.recorded import Writing
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -152,3 +154,88 @@ def test_importing_it_does_not_import_the_web_framework() -> None:
     code = "import sys, stabmon.server.thread; print({'fastapi', 'uvicorn'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert out == "set()\n"
+
+
+def test_the_page_is_at_an_address_with_a_token_of_its_own() -> None:
+    servers = [Server(lambda: b"", port=0) for _ in range(2)]
+    try:
+        assert servers[0].page_url.startswith(f"{servers[0].url}/?token=")
+        tokens = [urlsplit(server.page_url).query.removeprefix("token=") for server in servers]
+        assert tokens[0] != tokens[1]
+        assert min(map(len, tokens)) >= 20
+        assert get(servers[0].url, f"/?token={tokens[0]}")[0] == 200
+        assert get(servers[0].url, f"/?token={tokens[1]}")[0] == 401
+    finally:
+        for server in servers:
+            server.stop()
+
+
+def test_the_run_of_this_process_is_served_from_its_run_log_once_that_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "r1.stabmon"
+    server = Server(lambda: b"", port=0, run_log=path, token="open-sesame")
+    try:
+        assert json.loads(get(server.url, "/api/v1/runs?token=open-sesame")[1])["live"] is True
+        assert get(server.url, "/api/v1/run?token=open-sesame")[0] == 404
+        Writing(path).step(4)
+        assert json.loads(get(server.url, "/api/v1/run?token=open-sesame")[1])["step"] == 4
+    finally:
+        server.stop()
+
+
+def test_without_a_run_log_there_is_no_run_to_show() -> None:
+    server = Server(lambda: b"", port=0, token="open-sesame")
+    try:
+        found = json.loads(get(server.url, "/api/v1/runs?token=open-sesame")[1])
+        assert (found["live"], found["runs"]) == (True, [])
+    finally:
+        server.stop()
+
+
+def test_a_token_that_is_not_allowed_leaves_no_port_taken() -> None:
+    port = free_port()
+    with pytest.raises(ValueError, match="the token is not allowed"):
+        Server(lambda: b"", port=port, token="short")
+    bind("127.0.0.1", port).close()
+
+
+def test_an_open_stream_ends_with_the_server_without_a_word_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    writing = Writing(tmp_path / "r1.stabmon")
+    server = Server(lambda: b"", port=0, run_log=writing.path, token="open-sesame")
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection.request("GET", "/api/v1/stream?token=open-sesame")
+    stream = connection.getresponse()
+    assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert stream.readline() == b"event: rows\n"
+    writing.step(3)
+    told = [stream.readline() for _ in range(4)]
+    assert json.loads(told[3].removeprefix(b"data: "))["step"] == 3
+    before = threading.active_count()
+    server.stop()
+    assert threading.active_count() == before - 1
+    assert stream.read() == b"\n"
+    connection.close()
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("connection", "command"),
+    [
+        ("10.0.0.2 50000 10.0.0.9 22", "ssh -N -L 7466:127.0.0.1:7466 me@10.0.0.9"),
+        ("10.0.0.2 50000 10.0.0.9 2222", "ssh -N -L 7466:127.0.0.1:7466 -p 2222 me@10.0.0.9"),
+        ("", None),
+    ],
+)
+def test_in_an_ssh_session_there_is_a_command_that_brings_the_page_home(
+    monkeypatch: pytest.MonkeyPatch, connection: str, command: str | None
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", connection)
+    monkeypatch.setenv("USER", "me")
+    assert tunnel("127.0.0.1", 7466) == command
+
+
+def test_an_ipv6_tunnel_has_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "fe80::2 50000 fe80::9 22")
+    monkeypatch.setenv("USER", "me")
+    assert tunnel("::1", 7466) == "ssh -N -L 7466:[::1]:7466 me@fe80::9"

@@ -52,18 +52,19 @@ export function drawCurves(target, curves, alerts, { unit = "", log = false, ran
     showSymbol: series.steps.length < 3 || name === "evaluation",
     symbolSize: 5,
     color: css(color),
-    lineStyle: { width: dashed ? 1.2 : 1.6, type: dashed ? "dashed" : "solid" },
+    z: dashed ? 2 : 3,
+    lineStyle: { width: dashed ? 1.3 : 2, type: dashed ? "dashed" : "solid" },
     animation: false,
     connectNulls: name === "evaluation",
     markLine: i === 0 ? marks(alerts) : undefined,
   }));
   target.setOption(
     {
-      grid: { left: 8, right: 16, top: curves.length > 1 ? 36 : 16, bottom: 22, containLabel: true },
+      grid: { left: 8, right: 16, top: curves.length > 1 ? 36 : 16, bottom: 24, containLabel: true },
       legend: { show: curves.length > 1, top: 0, textStyle: { color: css("text") }, itemWidth: 18 },
       tooltip: { ...tooltip(), trigger: "axis", formatter: (rows) => curveText(rows, unit) },
-      xAxis: { ...axis(), type: "value", min: range?.[0] ?? "dataMin", max: range?.[1] ?? "dataMax", name: "step", nameLocation: "end", nameGap: 4, nameTextStyle: { color: css("faint"), align: "right", verticalAlign: "top", padding: [8, 0, 0, 0] }, splitLine: { show: false } },
-      yAxis: { ...axis(), type: log ? "log" : "value", scale: true, name: unit, axisLabel: { color: css("faint"), formatter: number } },
+      xAxis: { ...axis(), type: "value", min: range?.[0] ?? "dataMin", max: range?.[1] ?? "dataMax", name: "step", nameLocation: "middle", nameGap: 24, nameTextStyle: { color: css("faint") }, splitLine: { show: false } },
+      yAxis: { ...axis(), type: log ? "log" : "value", scale: true, name: unit, nameTextStyle: { color: css("faint"), align: "left" }, axisLabel: { color: css("faint"), formatter: number } },
       series: data,
     },
     true,

@@ -14,7 +14,7 @@ async function start() {
   const { live, runs } = await get("runs");
   if (wanted !== null) return showRun(wanted, live);
   if (!live) return showList();
-  if (runs.length > 0 && !runs[0].error) return showRun(runs[0].id, live);
+  if (runs.length > 0) return showRun(runs[0].id, live);
   return notice(
     "Nothing to show here",
     "This run writes no run log (log=False, or STABMON_LOG=false), and this page is drawn from it.",

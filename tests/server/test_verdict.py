@@ -1,0 +1,120 @@
+from pathlib import Path
+
+import pytest
+
+from stabmon.server.standing import Standing
+from stabmon.server.verdict import Verdict, duration, silent_after, verdict
+from tests.server.recorded import STARTED, Writing, alert
+
+
+@pytest.fixture
+def writing(tmp_path: Path) -> Writing:
+    return Writing(tmp_path / "r1.stabmon")
+
+
+def told(writing: Writing, age: float = 1.0) -> Verdict:
+    standing = Standing(writing.path)
+    standing.refresh()
+    return verdict(standing, STARTED + writing.last + age)
+
+
+def test_a_run_without_a_step_says_so(writing: Writing) -> None:
+    assert told(writing).title == "No step yet"
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (2.0, ", loss 2, 0.4 nats below the bigram baseline."),
+        (2.41, ", loss 2.41, what the bigram baseline scores."),
+        (2.8, ", loss 2.8, 0.3 nats below the unigram baseline."),
+        (3.12, ", loss 3.12, what the unigram baseline scores."),
+        (4.1, ", loss 4.1, 1 nats above the unigram baseline."),
+        (5.49, ", loss 5.49, what the uniform baseline scores."),
+        (7.5, ", loss 7.5, 2 nats above the uniform baseline."),
+        (float("inf"), ", loss not finite."),
+        (float("nan"), "."),
+    ],
+)
+def test_a_healthy_run_tells_step_and_loss_beside_the_baselines(writing: Writing, loss: float, words: str) -> None:
+    writing.step(1200, loss=loss)
+    assert told(writing) == Verdict("healthy", "Healthy", f"Step 1,200{words}")
+
+
+def test_without_targets_there_are_no_baselines_to_stand_beside(writing: Writing) -> None:
+    nothing = dict.fromkeys(("bigram_loss", "unigram_loss", "uniform_loss"), float("nan"))
+    writing.step(60, **nothing)
+    assert told(writing).text == "Step 60, loss 2."
+
+
+def test_the_first_49_steps_are_not_called_healthy(writing: Writing) -> None:
+    writing.step(49)
+    assert told(writing).title == "No alert so far"
+    writing.step()
+    assert told(writing).title == "Healthy"
+
+
+def test_an_open_alert_is_the_verdict_with_its_words_and_since_when(writing: Writing) -> None:
+    writing.step(11, loss=3.1, alerts=[alert(11)])
+    assert told(writing) == Verdict(
+        "critical",
+        "Critical since step 9",
+        "Is not learning: every token gets the same answer. Restart with lr <= 3e-4. "
+        "Step 11, loss 3.1, what the unigram baseline scores.",
+    )
+
+
+def test_the_worst_of_several_open_alerts_comes_first(writing: Writing) -> None:
+    writing.step(50, alerts=[alert(50, "warning", detector="residual_blowup", action="is blowing up"), alert(50)])
+    found = told(writing)
+    assert found.level == "critical"
+    assert found.text.index("Is not learning") < found.text.index("Is blowing up.")
+
+
+def test_an_alert_that_has_ended_leaves_the_run_healthy(writing: Writing) -> None:
+    writing.step(50, alerts=[alert(50)])
+    writing.step(20, alerts=[alert(70, state="cleared")])
+    assert told(writing).title == "Healthy"
+
+
+def test_silence_is_said_instead_of_old_numbers_shown_as_new(writing: Writing) -> None:
+    writing.step(60)
+    assert told(writing, age=29).title == "Healthy"
+    found = told(writing, age=40)
+    assert (found.level, found.title) == ("silent", "No data for 40 s")
+    assert "What was last seen: Step 60" in found.text
+
+
+def test_slow_steps_are_given_ten_of_them(writing: Writing) -> None:
+    writing.step(60, step_seconds=60.0)
+    standing = Standing(writing.path)
+    standing.refresh()
+    assert silent_after(standing) == 600
+    assert told(writing, age=599).title == "Healthy"
+    assert told(writing, age=601).title == "No data for 10 min"
+
+
+@pytest.mark.parametrize(
+    ("state", "level", "title"),
+    [("finished", "ended", "Finished"), ("stopped", "ended", "Stopped"), ("failed", "critical", "Failed")],
+)
+def test_a_run_that_is_over_says_how(writing: Writing, state: str, level: str, title: str) -> None:
+    writing.step(60)
+    writing.close(state)  # type: ignore[arg-type]
+    found = told(writing, age=1e6)
+    assert (found.level, found.title) == (level, title)
+    assert found.text.startswith("Step 60, loss 2")
+
+
+def test_a_run_that_ends_with_an_open_alert_does_not_look_well(writing: Writing) -> None:
+    writing.step(60, alerts=[alert(60)])
+    writing.close("finished")
+    assert told(writing).title == "Finished, with an open alert"
+    assert told(writing).level == "critical"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(40.4, "40 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (172_800, "2 d")]
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
