@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,6 +148,9 @@ class Session:
             _log.exception("stabmon: failed while closing")
         self._instruments.detach()
         self.pipeline.close(state)
+        if self._run_log and self.step == 0:
+            with suppress(OSError):  # an attempt that did not get to a step, such as one with too large a batch
+                self._run_log.path.unlink()
         if self.server:
             time.sleep(self._settings.linger_seconds if state in ("finished", "failed") else 0)
             self.server.stop()

@@ -69,13 +69,14 @@ def in_huggingface(
 
 def test_a_batch_that_did_not_fit_is_tried_smaller_and_watched_from_its_first_step(tmp_path: Path) -> None:
     network, kept = Small(), Keep()
-    watching = StabilityCallback(**watched(tmp_path, kept))
+    watching = StabilityCallback(**watched(tmp_path, kept), run="named")
     in_huggingface(network, tmp_path, watching, auto_find_batch_size=True, max_steps=3)
     assert network.sizes[:1] == [4], "the first try"
     assert set(network.sizes[1:]) <= {2, 3}
     assert [s.step for s in kept.snapshots] == [1, 2, 3]
     assert all(np.isfinite(s.scalar("total_grad_norm")) for s in kept.snapshots)
     assert not any(m._forward_pre_hooks for m in network.modules())
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["named.stabmon"], "tries without a step leave none"
 
 
 class Always:
