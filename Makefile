@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
 TAPS := tests/taps
-TRAINING := $(wildcard tests/demo tests/huggingface $(addprefix tests/test_,$(addsuffix .py,ddp examples frameworks gentle_edges huggingface lightning lightning_loggers monitor)))
+TRAINING := $(wildcard tests/demo tests/huggingface $(addprefix tests/test_,$(addsuffix .py,ddp examples frameworks gentle_edges huggingface lightning lightning_loggers lightning_on_alert monitor reaction)))
 
 # Two busy threads on a small machine cost minutes.
 export OMP_NUM_THREADS ?= 1

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from stabmon.detectors import Detector
 from stabmon.monitor import Monitor
+from stabmon.reaction import on_critical
 from stabmon.records import RunState
 from stabmon.settings import Settings
 from stabmon.sinks import Sink
@@ -90,6 +91,7 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
             self._steps = steps
             self.monitor.step(torch.stack(self._losses).mean() if self._losses else None, _targets(batch))
             self._losses.clear()
+            trainer.should_stop |= self.monitor.should_stop
 
     def on_validation_end(self, trainer: Any, pl_module: nn.Module) -> None:
         found = (trainer.callback_metrics.get(name) for name in _EVAL_LOSSES)
@@ -115,6 +117,11 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
         run = given.run or (last.stem if last and (folder / last.name).exists() else None)
         by_trainer = given.log_to in (None, "trainer") and trainer.is_global_zero and not given.disabled
         log_to = list(trainer.loggers) if by_trainer else given.log_to
+        on_alert = given.on_alert
+        if on_alert == "checkpoint":
+            on_alert = on_critical(
+                lambda alert: trainer.save_checkpoint(folder / f"stabmon-alert-step-{self._steps}.ckpt")
+            )
         self.monitor = Monitor(
             pl_module,
             trainer.optimizers,
@@ -122,7 +129,7 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
             sinks=self._sinks,
             framework="lightning",
             start_step=self._steps,
-            **{**self._settings, "folder": folder, "run": run, "log_to": log_to},
+            **{**self._settings, "folder": folder, "run": run, "log_to": log_to, "on_alert": on_alert},
         )
 
     def _close(self, state: RunState) -> None:

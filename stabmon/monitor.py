@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from stabmon.detectors import Detector, default_detectors
+from stabmon.reaction import OnAlert, Reaction, on_critical
 from stabmon.records import Alert, Run, RunState, Snapshot
 from stabmon.session import Session, Subject
 from stabmon.settings import Settings
@@ -56,12 +57,22 @@ class Monitor:
     ) -> None:
         chosen = Settings.of(**settings)
         self._session: Session | None = None
+        self._closed = self._should_stop = False
+        act = self._action(chosen.on_alert)
         if not chosen.disabled and _rank() == 0:
             judges = default_detectors() if detectors is None else list(detectors)
             outputs = _outputs(list(sinks), chosen)
             subject = Subject(unwrap(model), _optimizers(optimizer), judges, outputs, framework, start_step)
             self._session = Session(subject, chosen)
             atexit.register(self.close, "stopped")
+        self._reaction: Reaction | None = None
+        if act is not None and not chosen.disabled:
+            self._reaction = Reaction(act, chosen.every, start_step, len(self.alerts))
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether `on_alert="stop"` asks the loop to end; the same on every rank, after the same step."""
+        return self._should_stop
 
     @property
     def alerts(self) -> Sequence[Alert]:
@@ -89,9 +100,12 @@ class Monitor:
         `loss`: the step's loss, a scalar; None = the mean of the `loss` that the model's forward returned.
         `targets`: the step's integer targets, aligned with the outputs; they give the baseline losses.
         """
-        session = self._session
-        if session is None or session.closed:
-            return
+        if self._session is not None and not self._session.closed:
+            self._take(self._session, loss, targets)
+        if self._reaction is not None and not self._closed:
+            self._reaction.after_step(self.alerts)
+
+    def _take(self, session: Session, loss: Tensor | float | None, targets: Tensor | None) -> None:
         if session.step == session.start_step:
             check(loss)
             if targets is not None and not isinstance(targets, Tensor):
@@ -100,7 +114,7 @@ class Monitor:
             session.take(loss, targets)
         except Exception:  # nothing of ours may end a training
             _log.exception("stabmon: failed at step %d and lets go of the model; training goes on", session.step)
-            self.close("stopped")
+            session.close("stopped")
 
     def evaluated(self, loss: float) -> None:
         """Tell that an evaluation has ended with this loss; it is recorded as `eval_loss` of the next step."""
@@ -109,9 +123,25 @@ class Monitor:
 
     def close(self, state: RunState = "finished") -> None:
         """The run is over: record what is under way and the final state, remove every hook. May be called twice."""
+        self._closed = True
         atexit.unregister(self.close)
         if self._session is not None and not self._session.closed:
             self._session.close(state)
+
+    def _action(self, on_alert: Any) -> OnAlert | None:
+        """What to do about an alert beside telling it."""
+        if on_alert == "checkpoint":
+            raise ValueError(
+                "on_alert='checkpoint': a plain loop's checkpoints are its own; pass a function of the alert that "
+                "writes one, or 'stop' and look at monitor.should_stop"
+            )
+        if on_alert == "stop":
+            return on_critical(self._stop)
+        function: OnAlert | None = None if on_alert == "log" else on_alert
+        return function
+
+    def _stop(self, alert: Alert) -> None:
+        self._should_stop = True
 
     def __enter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 _PREFIX = "STABMON_"
+_ON_ALERT = ("log", "checkpoint", "stop")
 _LOG_TO = ("trainer", "wandb", "mlflow", "tensorboard", "none")
 
 
@@ -53,6 +54,11 @@ class Settings(BaseSettings):
         "or in code a tracker of yours",
     )
     """The tracker that gets headline scalars and alerts; None: the trainer's own, in a plain loop none."""
+    on_alert: Any = Field(
+        "log", description="'log', 'checkpoint', 'stop', or in code a function that is called with each alert"
+    )
+    """What is done about an alert beside telling it, on all ranks after the same step. `checkpoint` and `stop` are for
+    critical ones alone; a function gets every alert, also when it clears."""
     disabled: bool = Field(False, description="true or false")
     """Attach nothing at all."""
 
@@ -62,6 +68,13 @@ class Settings(BaseSettings):
         """An object is looked at by whoever logs to it."""
         if isinstance(value, str) and value not in _LOG_TO:
             raise ValueError("no such tracker")
+        return value
+
+    @field_validator("on_alert")
+    @classmethod
+    def _is_a_reaction(cls, value: Any) -> Any:
+        if value not in _ON_ALERT and not (callable(value) and not isinstance(value, type)):
+            raise ValueError("no such reaction")
         return value
 
     @classmethod

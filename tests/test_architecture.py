@@ -25,14 +25,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "taps": NOUNS,
     "pipeline": NOUNS | SIBLINGS,
     "session": NOUNS | SIBLINGS | {"pipeline", "taps"},
-    "monitor": NOUNS | SIBLINGS | {"pipeline", "taps", "session"},
-    **{part: NOUNS | SIBLINGS | {"pipeline", "monitor"} for part in ("huggingface", "lightning", "demo")},
+    "reaction": NOUNS,
+    "monitor": NOUNS | SIBLINGS | {"pipeline", "taps", "session", "reaction"},
+    **{part: NOUNS | SIBLINGS | {"pipeline", "monitor", "reaction"} for part in ("huggingface", "lightning", "demo")},
     "bench": NOUNS | SIBLINGS | {"pipeline", "taps", "monitor", "huggingface", "lightning", "demo"},
     "cli": NOUNS | SIBLINGS | {"pipeline"} | COMMANDS,
 }
 # Heavy or optional packages, and the parts that may import them.
 THIRD_PARTY: dict[str, set[str]] = {
-    "torch": {"taps", "session", "monitor", "huggingface", "lightning", "demo", "bench"},
+    "torch": {"taps", "session", "reaction", "monitor", "huggingface", "lightning", "demo", "bench"},
     "transformers": {"huggingface"},
     "accelerate": {"huggingface"},
     "lightning": {"lightning"},

@@ -27,6 +27,7 @@ def test_the_defaults() -> None:
         "linger_seconds": 0.0,
         "log": True,
         "log_to": None,
+        "on_alert": "log",
         "disabled": False,
     }
 

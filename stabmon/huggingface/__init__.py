@@ -11,8 +11,10 @@ from torch.optim import Optimizer
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from stabmon.detectors import Detector
+from stabmon.huggingface.checkpoints import AlertCheckpoints
 from stabmon.huggingface.reporters import History, reporting_trackers
 from stabmon.monitor import Monitor
+from stabmon.reaction import on_critical
 from stabmon.settings import Settings
 from stabmon.sinks import Sink
 
@@ -33,6 +35,7 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self._sinks = list(sinks)
         self._settings = settings
         self._history = History()
+        self._checkpoints = AlertCheckpoints()
         self.monitor: Monitor | None = None
         """Watches the current or latest run; None before the first."""
 
@@ -46,6 +49,8 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         settings = {**self._settings, "folder": chosen.folder or Path(args.output_dir) / "stabmon"}
         if state.is_world_process_zero and not chosen.disabled and chosen.log_to in (None, "trainer"):
             settings["log_to"] = [self._history, *reporting_trackers(args, state, model)]
+        if chosen.on_alert == "checkpoint":
+            settings["on_alert"] = on_critical(self._checkpoints.want)
         self.monitor = Monitor(
             model,
             optimizer,
@@ -59,6 +64,11 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self.monitor:
             self.monitor.step()
+            self._checkpoints.ask(args, control)
+            control.should_training_stop |= self.monitor.should_stop
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self._checkpoints.set_aside(args, state.global_step)
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._history.enter(state)

@@ -1,0 +1,86 @@
+"""A checkpoint on an alert, which costs none of those that are there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from pathlib import Path
+
+from torch import distributed
+from transformers import TrainerControl, TrainingArguments
+
+from stabmon.records import Alert
+
+_PREFIX = "checkpoint-"
+
+_log = logging.getLogger("stabmon")
+
+
+class AlertCheckpoints:
+    """The Trainer writes it, complete, as `stabmon-alert-step-N`, which a resume takes as any other by its path.
+
+    Where `save_total_limit` deletes old ones, the last one of before the trouble is kept as `stabmon-good-step-N`.
+    """
+
+    def __init__(self) -> None:
+        self._alert: Alert | None = None
+        self._saving: Alert | None = None
+        self._limit: int | None = None
+        self._ours = False
+
+    def want(self, alert: Alert) -> None:
+        """Ask for one after this step."""
+        self._alert = alert
+
+    def ask(self, args: TrainingArguments, control: TrainerControl) -> None:
+        """At the end of a step: have the Trainer save, without deleting others, if one is wanted."""
+        if self._alert is None:
+            return
+        self._saving, self._alert = self._alert, None
+        self._ours = not control.should_save
+        self._limit, args.save_total_limit = args.save_total_limit, None
+        control.should_save = True
+
+    def set_aside(self, args: TrainingArguments, step: int) -> None:
+        """It is written: out of the reach of later deletions with it. Every rank must come here."""
+        if self._saving is None:
+            return
+        alert, self._saving = self._saving, None
+        args.save_total_limit = self._limit
+        try:
+            if distributed.is_available() and distributed.is_initialized():
+                distributed.barrier()  # each rank writes a part of the checkpoint
+            if args.should_save:
+                self._keep(Path(args.output_dir), step, alert.since)
+        except Exception:  # nothing of ours may end a training
+            _log.exception("stabmon: the checkpoint of step %d could not be set aside; training goes on", step)
+
+    def _keep(self, folder: Path, step: int, since: int) -> None:
+        written, kept = folder / f"{_PREFIX}{step}", folder / f"stabmon-alert-step-{step}"
+        if self._ours:
+            written.rename(kept)
+        else:
+            _copy(written, kept)
+        _log.warning("stabmon: checkpoint on an alert at %s", kept)
+        if self._limit and (good := _last_good(folder, since)):
+            _copy(folder / f"{_PREFIX}{good}", folder / f"stabmon-good-step-{good}")
+
+
+def _last_good(folder: Path, since: int) -> int | None:
+    """Step of the newest checkpoint of before the trouble; None if there is none."""
+    names = (path.name.removeprefix(_PREFIX) for path in folder.glob(f"{_PREFIX}*"))
+    return max((int(name) for name in names if name.isdigit() and int(name) < since), default=None)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """The files under another name, which takes neither time nor room where the file system has hard links."""
+    if not target.exists():
+        shutil.copytree(source, target, copy_function=_link)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
