@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event as Pause
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 bench = typer.Typer(no_args_is_help=True, help="Measure stabmon on this machine.")
 app.add_typer(bench, name="bench")
+
+LEFTOVERS_SECONDS = 30.0
+"""How often `serve` looks for alerts that a run which died could not deliver."""
 
 _STYLES: dict[Severity, str] = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
 _Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, as the last line of the output.")]
@@ -176,7 +181,22 @@ def _serve(folder: Path, host: str, port: int | None, token: str | None, wait: b
     )
     if server.tunnel:
         typer.echo(f"From the machine you sit at, first: {server.tunnel}")
+    if webhook := os.environ.get("STABMON_SLACK"):
+        _send_leftovers(folder, webhook)
     return server
+
+
+def _send_leftovers(folder: Path, webhook: str) -> None:
+    """Tell Slack what runs that died could not, now and every half minute."""
+    from stabmon.sinks.slack import resend
+
+    resend(folder, webhook)  # a webhook that is none raises here
+
+    def again() -> None:
+        while not Pause().wait(LEFTOVERS_SECONDS):
+            resend(folder, webhook)
+
+    Thread(target=again, name="stabmon-leftovers", daemon=True).start()
 
 
 def _replay(path: Path, console: Console) -> dict[str, Any]:

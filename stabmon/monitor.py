@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,15 +14,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from stabmon.detectors import Detector, default_detectors
+from stabmon.outputs import Outputs
 from stabmon.reaction import OnAlert, Reaction, on_critical
-from stabmon.records import Alert, Run, RunState, Snapshot
+from stabmon.records import Alert, RunState, Snapshot
 from stabmon.session import Session, Subject
 from stabmon.settings import Settings
 from stabmon.sinks import Sink
-from stabmon.sinks.tracker import TrackerSink
-from stabmon.sinks.trackers import Tracker
-from stabmon.sinks.trackers.choice import trackers_of
-from stabmon.sinks.trackers.tensorboard import TensorBoard
 from stabmon.taps.loss import check
 
 _WRAPPED = ("_orig_mod", "_original_module")
@@ -61,7 +58,7 @@ class Monitor:
         act = self._action(chosen.on_alert)
         if not chosen.disabled and _rank() == 0:
             judges = default_detectors() if detectors is None else list(detectors)
-            outputs = _outputs(list(sinks), chosen)
+            outputs = Outputs(list(sinks), chosen)
             subject = Subject(unwrap(model), _optimizers(optimizer), judges, outputs, framework, start_step)
             self._session = Session(subject, chosen)
             atexit.register(self.close, "stopped")
@@ -88,6 +85,11 @@ class Monitor:
     def url(self) -> str | None:
         """Where /metrics is served, without the path; None when it is not."""
         return self._session.server.url if self._session and self._session.server else None
+
+    @property
+    def page_url(self) -> str | None:
+        """Where the live page is, with the token that it asks for; None when nothing is served."""
+        return self._session.server.page_url if self._session and self._session.server else None
 
     @property
     def run_log(self) -> Path | None:
@@ -178,28 +180,6 @@ def _optimizers(given: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
     if not found:
         raise ValueError("optimizer=[]: must hold at least one optimizer; pass the one that trains the model")
     return found
-
-
-def _outputs(sinks: Sequence[Sink], settings: Settings) -> Callable[[Run, Path], list[Sink]]:
-    """What a run's sinks are beside those that every run has; the trackers are looked for at once."""
-    trackers = _trackers(settings.log_to)
-
-    def made(run: Run, folder: Path) -> list[Sink]:
-        found = trackers(run, folder)
-        return [*sinks, *(TrackerSink(tracker, settings.every, settings.probe_every) for tracker in found)]
-
-    return made
-
-
-def _trackers(log_to: Any) -> Callable[[Run, Path], Sequence[Tracker]]:
-    if log_to == "trainer":
-        raise ValueError("log_to='trainer': a plain loop has no trainer; pass your tracker, such as a W&B run")
-    if log_to == "tensorboard":
-        from torch.utils.tensorboard import SummaryWriter  # here, since it needs a package that few runs have
-
-        return lambda run, folder: [TensorBoard(SummaryWriter(folder / "tensorboard" / run.name))]
-    found = trackers_of(log_to)
-    return lambda run, folder: found
 
 
 def _rank() -> int:

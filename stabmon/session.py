@@ -6,7 +6,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from stabmon import __version__
 from stabmon.detectors import Detector
+from stabmon.outputs import Outputs
 from stabmon.pipeline import build
 from stabmon.records import DROPPED_ROWS, EVALUATION, RESUME, Event, Run, RunState, Snapshot
 from stabmon.runlog import RunLogWriter, newest, path_of, read
@@ -44,8 +45,7 @@ class Subject:
     model: nn.Module
     optimizers: Sequence[Optimizer]
     detectors: Sequence[Detector]
-    sinks: Callable[[Run, Path], Sequence[Sink]]
-    """Made once the run and its folder are known."""
+    outputs: Outputs
     framework: str
     start_step: int
 
@@ -88,19 +88,31 @@ class Session:
             version=__version__,
             architecture={"blocks": len(self._instruments.blocks), "start_step": subject.start_step},
         )
-        own = [RunLogWriter.name, Console.name]
         judges = [detector.name for detector in subject.detectors]
-        metrics = Prometheus(run, judges, [*self._instruments.names, *judges, *own])
+        metrics = Prometheus(run, judges)
         path = path_of(folder, name)
         if settings.serve:
-            self.server = Server(metrics.render, settings.host, settings.port)
+            token = settings.token.get_secret_value() if settings.token else None
+            page = path if settings.log else None
+            self.server = Server(metrics.render, settings.host, settings.port, run_log=page, token=token)
+        extra = subject.outputs.open(run, folder, self._link)
         resume_at = subject.start_step if resumed else None
         self._run_log = RunLogWriter(path, run, resume_at=resume_at) if settings.log else None
         logs: list[Sink] = [self._run_log] if self._run_log else []
-        self.pipeline = build(run, subject.detectors, [*logs, Console(), metrics, *subject.sinks(run, folder)])
+        sinks = [*logs, Console(), metrics, *extra]
+        metrics.expect([*self._instruments.names, *judges, *(sink.name for sink in sinks)])
+        self.pipeline = build(run, subject.detectors, sinks)
         self._events = self._recall(path) if resumed else []
+        self._say_where()
+
+    def _link(self) -> str | None:
+        return self.server.page_url if self.server else None
+
+    def _say_where(self) -> None:
         if self.server:
-            _log.info("stabmon: metrics of run %s at %s/metrics", run.name, self.server.url)
+            _log.info("stabmon: run %s at %s, metrics at %s/metrics", self.run.name, self._link(), self.server.url)
+            if self.server.tunnel:
+                _log.info("stabmon: from the machine you sit at, first: %s", self.server.tunnel)
 
     @property
     def run_log(self) -> Path | None:
@@ -142,8 +154,9 @@ class Session:
         self.closed = True
         try:
             self._feed(self._instruments.arrived(wait=True))
-            if self._run_log:
+            if self._run_log and self.step > self.start_step:
                 self._keep(self._run_log)
+                self._run_log.note(self._events)
         except Exception:
             _log.exception("stabmon: failed while closing")
         self._instruments.detach()

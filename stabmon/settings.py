@@ -6,11 +6,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 _PREFIX = "STABMON_"
 _ON_ALERT = ("log", "checkpoint", "stop")
+_SECRET = ("slack", "token")
 _LOG_TO = ("trainer", "wandb", "mlflow", "tensorboard", "none")
 
 
@@ -48,6 +49,12 @@ class Settings(BaseSettings):
     scrapes must not hang, hence 0; two scrape intervals (35) suit a run under Prometheus."""
     log: bool = Field(True, description="true or false")
     """Whether to write a run log."""
+    token: SecretStr | None = Field(None, min_length=8, description="8 characters or more")
+    """What page and API ask for; None: a new one for each run, in the printed address."""
+    slack: SecretStr | None = Field(None, description="the https address of a Slack incoming webhook")
+    """Where alerts go in Slack; best given as STABMON_SLACK, so that it stands in no script."""
+    notify: Any = Field((), description="in code an object with a method send(alert), or a list of such")
+    """Who else is told of alerts: anything with `send(alert)`, such as `stabmon.sinks.apprise.Apprise(url)`."""
     log_to: Any = Field(
         None,
         description="'trainer' (under Hugging Face and Lightning), 'wandb', 'mlflow', 'tensorboard', 'none', "
@@ -104,6 +111,8 @@ def _unknown(name: str) -> str:
 def _refusal(name: str, value: object, given: dict[str, Any]) -> str:
     """One sentence: where the value came from, the value, what is allowed, what to do."""
     field = Settings.model_fields[name]
+    if name in _SECRET:
+        value = "***"
     shown = f"{name}={value!r}" if name in given else f"environment variable {_PREFIX}{name.upper()}={value}"
     otherwise = "to let stabmon choose" if field.default is None else f"for the default, {field.default}"
     return f"{shown} is not allowed: it takes {field.description}. Leave it out {otherwise}"

@@ -24,16 +24,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{part: NOUNS for part in SIBLINGS},
     "taps": NOUNS,
     "pipeline": NOUNS | SIBLINGS,
-    "session": NOUNS | SIBLINGS | {"pipeline", "taps"},
+    "outputs": NOUNS | {"sinks"},
+    "session": NOUNS | SIBLINGS | {"pipeline", "taps", "outputs"},
     "reaction": NOUNS,
-    "monitor": NOUNS | SIBLINGS | {"pipeline", "taps", "session", "reaction"},
+    "monitor": NOUNS | SIBLINGS | {"pipeline", "taps", "outputs", "session", "reaction"},
     **{part: NOUNS | SIBLINGS | {"pipeline", "monitor", "reaction"} for part in ("huggingface", "lightning", "demo")},
     "bench": NOUNS | SIBLINGS | {"pipeline", "taps", "monitor", "huggingface", "lightning", "demo"},
     "cli": NOUNS | SIBLINGS | {"pipeline"} | COMMANDS,
 }
 # Heavy or optional packages, and the parts that may import them.
 THIRD_PARTY: dict[str, set[str]] = {
-    "torch": {"taps", "session", "reaction", "monitor", "huggingface", "lightning", "demo", "bench"},
+    "torch": {"taps", "outputs", "session", "reaction", "monitor", "huggingface", "lightning", "demo", "bench"},
     "transformers": {"huggingface"},
     "accelerate": {"huggingface"},
     "lightning": {"lightning"},
@@ -43,6 +44,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "uvicorn": {"server"},
     "prometheus_client": {"sinks"},
     "slack_sdk": {"sinks"},
+    "apprise": {"sinks"},
     "typer": {"cli"},
     "rich": {"bench", "cli", "demo"},
 }

@@ -61,6 +61,10 @@ class RunLogWriter:
         if urgent or self._clock() - self._committed >= _COMMIT_SECONDS:
             self._commit()
 
+    def note(self, events: Sequence[Event]) -> None:
+        """Events after the last row, such as the evaluation that ends a run: they go with it."""
+        self._db.executemany("INSERT INTO events VALUES (?, ?)", [(self._row, dump(e)) for e in events])
+
     def keep(self, name: str, step: int, data: bytes) -> None:
         """Store what a resume needs besides the rows; of each name the newest two are kept."""
         self._db.execute("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?)", (name, step, data))

@@ -69,6 +69,11 @@ class Prometheus:
         self._text = b""
         self._stale_at = float("-inf")
 
+    def expect(self, parts: Iterable[str]) -> None:
+        """Parts whose failures are counted from 0 on as well."""
+        with self._lock:
+            self._failures = {(part,): 0 for part in parts} | self._failures
+
     def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event], steps: int = 1) -> None:
         """`steps`: how many the snapshot stands for, when a recorded run is caught up with."""
         with self._lock:
