@@ -45,7 +45,11 @@ def verdict(run: Standing, now: float) -> Verdict:
         return Verdict("critical" if run.state == "failed" else worst or "ended", title, told)
     if (age := now - run.time) > silent_after(run):
         why = "The training hangs, does something else (an evaluation, a checkpoint), or has died without a word."
-        return Verdict("silent", f"No data for {duration(age)}", f"{why} What was last seen: {told}")
+        return Verdict(
+            worst if worst in ("warning", "critical") else "silent",
+            f"No data for {duration(age)}",
+            f"{why} What was last seen: {told}",
+        )
     if alerts:
         titles = {"info": "Note", "warning": "Warning", "critical": "Critical"}
         return Verdict(alerts[0].severity, f"{titles[alerts[0].severity]} since step {alerts[0].since:,}", told)

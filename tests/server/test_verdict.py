@@ -85,6 +85,13 @@ def test_silence_is_said_instead_of_old_numbers_shown_as_new(writing: Writing) -
     assert "What was last seen: Step 60" in found.text
 
 
+def test_silence_does_not_make_an_open_alert_look_better(writing: Writing) -> None:
+    writing.step(60, alerts=[alert(60)])
+    found = told(writing, age=40)
+    assert (found.level, found.title) == ("critical", "No data for 40 s")
+    assert "Is not learning" in found.text
+
+
 def test_slow_steps_are_given_ten_of_them(writing: Writing) -> None:
     writing.step(60, step_seconds=60.0)
     standing = Standing(writing.path)

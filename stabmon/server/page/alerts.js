@@ -1,11 +1,12 @@
 // Alerts with evidence, cause and remedies; events as one line each.
 
 import { make } from "./dom.js";
-import { capital, clock, number } from "./words.js";
+import { clock, number, SEVERITIES } from "./words.js";
 
 export function alertCards(alerts) {
   if (alerts.length === 0) return [make("p", {}, "None so far.")];
-  const standing = alerts.filter((alert) => alert.open);
+  const rank = (alert) => SEVERITIES.indexOf(alert.severity);
+  const standing = alerts.filter((alert) => alert.open).sort((a, b) => rank(b) - rank(a));
   const over = alerts.filter((alert) => !alert.open);
   const cards = standing.map(card);
   if (standing.length === 0) cards.push(make("p", {}, "None is open."));
@@ -27,7 +28,7 @@ function card(alert) {
   return make(
     "article",
     { class: `alert ${alert.severity}${alert.open ? "" : " over"}` },
-    make("h3", {}, capital(alert.headline)),
+    make("h3", {}, alert.headline),
     make("p", { class: "where" }, where.filter(Boolean).join(" · "), " · ", make("a", { href: `runbook/${encodeURIComponent(alert.detector)}` }, "runbook")),
     make("dl", { class: "evidence" }, ...evidence),
     alert.cause ? make("p", {}, make("b", {}, "Why: "), alert.cause) : "",

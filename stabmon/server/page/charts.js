@@ -1,6 +1,6 @@
 // Curves and layer-by-step pictures.
 
-import { number, place } from "./words.js";
+import { number, place, SEVERITIES } from "./words.js";
 
 const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"];
 const NOT_FINITE = "#ff2d95";
@@ -31,16 +31,17 @@ function points({ steps, lines }) {
 }
 
 function marks(alerts) {
-  const raised = alerts.filter((alert) => alert.state === "raised");
-  return {
-    silent: true,
-    symbol: "none",
-    data: raised.map((alert) => ({
-      xAxis: alert.step,
-      lineStyle: { color: css(alert.severity), type: "solid", width: 1.5 },
-      label: { formatter: `${alert.severity} at ${alert.step}`, color: css(alert.severity), position: "insideEndTop", fontSize: 11 },
-    })),
-  };
+  const worst = new Map();
+  for (const { state, step, severity } of alerts) {
+    const rank = SEVERITIES.indexOf(severity);
+    if (state === "raised" && rank > SEVERITIES.indexOf(worst.get(step))) worst.set(step, severity);
+  }
+  const data = [...worst].map(([step, severity]) => ({
+    xAxis: step,
+    lineStyle: { color: css(severity), type: "solid", width: 1.5 },
+    label: { formatter: `${severity} at ${number(step)}`, color: css(severity), position: "insideEndTop", fontSize: 11 },
+  }));
+  return { silent: true, symbol: "none", data };
 }
 
 // curves: [{ name, color, dashed, series }], drawn over the steps.
@@ -49,7 +50,7 @@ export function drawCurves(target, curves, alerts, { unit = "", log = false, ran
     name,
     type: "line",
     data: log ? points(series).map(([step, value]) => [step, value > 0 ? value : null]) : points(series),
-    showSymbol: series.steps.length < 3 || name === "evaluation",
+    showSymbol: series.steps.length < 3 || (name === "evaluation" && series.steps.length < 60),
     symbolSize: 5,
     color: css(color),
     z: dashed ? 2 : 3,
@@ -60,8 +61,8 @@ export function drawCurves(target, curves, alerts, { unit = "", log = false, ran
   }));
   target.setOption(
     {
-      grid: { left: 8, right: 16, top: curves.length > 1 ? 36 : 16, bottom: 24, containLabel: true },
-      legend: { show: curves.length > 1, top: 0, textStyle: { color: css("text") }, itemWidth: 18 },
+      grid: { left: 8, right: 28, top: curves.length > 1 ? 36 : 16, bottom: 24, containLabel: true },
+      legend: { show: curves.length > 1, type: "scroll", top: 0, textStyle: { color: css("text") }, itemWidth: 18 },
       tooltip: { ...tooltip(), trigger: "axis", formatter: (rows) => curveText(rows, unit) },
       xAxis: { ...axis(), type: "value", min: range?.[0] ?? "dataMin", max: range?.[1] ?? "dataMax", name: "step", nameLocation: "middle", nameGap: 24, nameTextStyle: { color: css("faint") }, splitLine: { show: false } },
       yAxis: { ...axis(), type: log ? "log" : "value", scale: true, name: unit, nameTextStyle: { color: css("faint"), align: "left" }, axisLabel: { color: css("faint"), formatter: number } },
@@ -105,7 +106,7 @@ export function drawLayers(target, { steps, sites, values, width, unit }) {
     {
       grid: { left: 8, right: 12, top: 8, bottom: 44, containLabel: true },
       tooltip: { ...tooltip(), formatter: ({ value }) => cellText(sites[value[1]], steps[value[0]], width, value[3], unit) },
-      xAxis: { ...category, data: steps.map(String), axisLabel: { color: css("faint"), hideOverlap: true } },
+      xAxis: { ...category, data: steps.map(number), axisLabel: { color: css("faint"), hideOverlap: true } },
       yAxis: { ...category, data: sites.map((site, i) => `${i} ${site.name}`), axisLabel: { color: css("faint"), fontSize: 10, hideOverlap: true, formatter: (_, i) => place(sites[i]) } },
       visualMap: {
         min: low, max: high > low ? high : low + 1e-6, dimension: 2, orient: "horizontal", left: "center", bottom: 0, itemWidth: 10, itemHeight: 130,

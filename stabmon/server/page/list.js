@@ -5,7 +5,7 @@ import { find, make, notice, show } from "./dom.js";
 import { date, duration, number, symbol } from "./words.js";
 
 const SECONDS = 5;
-const HEADINGS = [["Run"], ["How it is doing"], ["Step", "number"], ["Loss", "number"], ["Open alerts", "number"], ["Last step", "number wide"]];
+const HEADINGS = [["Run"], ["How it is doing"], ["Step", "number"], ["Loss", "number"], ["Open alerts", "number wide"], ["Last step", "number wide"]];
 
 export async function showList() {
   document.title = "Runs · stabmon";
@@ -38,7 +38,7 @@ async function fill(body) {
 function row(run, now) {
   const link = make("a", { href: `?${new URLSearchParams({ run: run.id })}` }, run.id);
   if (run.error) {
-    return make("tr", { class: "silent" }, make("td", {}, run.id), make("td", { class: "word", colspan: 5 }, `Cannot be read: ${run.error}`));
+    return make("tr", { class: "silent" }, make("td", {}, run.id), make("td", { class: "word", colspan: HEADINGS.length - 1 }, `Cannot be read: ${run.error}`));
   }
   const { level, title } = run.verdict;
   return make(
@@ -48,7 +48,7 @@ function row(run, now) {
     make("td", { class: "word" }, `${symbol[level]} ${title}`),
     make("td", { class: "number" }, number(run.step)),
     make("td", { class: "number" }, number(run.loss)),
-    make("td", { class: "number" }, String(run.open_alerts)),
+    make("td", { class: "number wide" }, String(run.open_alerts)),
     make("td", { class: "number wide", title: run.time ? date(run.time) : "" }, run.time ? `${duration(Math.max(0, now - run.time))} ago` : "–"),
   );
 }

@@ -10,9 +10,9 @@ import { capital, clock, duration, number, percent, symbol } from "./words.js";
 const LOSSES = [
   ["loss", "loss", "loss", false],
   ["eval_loss", "evaluation", "info", false],
-  ["bigram_loss", "bigram baseline", "bigram", true],
-  ["unigram_loss", "unigram baseline", "unigram", true],
-  ["uniform_loss", "uniform baseline", "uniform", true],
+  ["bigram_loss", "bigram", "bigram", true],
+  ["unigram_loss", "unigram", "unigram", true],
+  ["uniform_loss", "uniform", "uniform", true],
 ];
 const PICTURES = [
   ["norm_input_msq", "Length of every norm's input"],
@@ -20,6 +20,7 @@ const PICTURES = [
   ["grad_norm", "Gradient of every block"],
   ["output_change_ratio", "How far each block's update moves the output"],
 ];
+const BASELINES = "Dashed, what a model scores that sees one token of context (bigram), knows how common each token is (unigram), or guesses evenly (uniform).";
 const NAMES = { context_share: "position-dependent output" };
 // Seconds between redrawings: the server does its work in the training process.
 const EVERY = { summary: 1, alerts: 2, curves: 2, pictures: 5, still: 10 };
@@ -48,7 +49,7 @@ function build(view) {
   view.eventList = make("ul", { class: "events" });
   view.panels = [];
   const charts = make("section", { class: "charts" });
-  charts.append(panel(view, "Loss", { wide: true, draw: drawLosses, ranges: true }));
+  charts.append(panel(view, "Loss", { wide: true, draw: drawLosses, ranges: true, help: has.has("unigram_loss") ? BASELINES : "" }));
   charts.append(panel(view, "Over the steps", { wide: true, draw: drawStatistic, choice: statistics.filter((s) => !s.per_layer && !s.name.endsWith("loss")), chosen: "context_share" }));
   for (const [statistic, title] of PICTURES.filter(([name]) => has.has(name))) {
     charts.append(panel(view, title, { draw: drawPicture, statistic, help: statistics.find((s) => s.name === statistic).help }));
@@ -133,7 +134,7 @@ function render(view) {
   document.title = `${symbol[verdict.level]} ${name} · stabmon`;
   find("name").textContent = name;
   Object.assign(find("state"), { textContent: state, hidden: false });
-  find("about").textContent = `${model} (${framework}), started ${new Date(1000 * started).toLocaleString()}, stabmon ${version}`;
+  find("about").textContent = `· ${model} (${framework}), started ${new Date(1000 * started).toLocaleString()}, stabmon ${version}`;
   view.verdict.className = `verdict ${verdict.level}`;
   view.verdict.replaceChildren(make("strong", {}, `${symbol[verdict.level]} ${verdict.title}`), make("p", {}, verdict.text));
   view.offset = view.summary.now - Date.now() / 1000;
@@ -166,12 +167,14 @@ function ranges(view) {
 
 const bounds = (view) => (view.range ? { from: Math.max(1, view.summary.step - view.range + 1) } : {});
 
+const span = (view) => [bounds(view).from ?? view.summary.first_step, view.summary.step];
+
 async function drawLosses(view, made) {
   const has = new Set(view.summary.statistics.map((statistic) => statistic.name));
   const wanted = LOSSES.filter(([name]) => has.has(name));
   const series = await Promise.all(wanted.map(([name]) => get("series", { run: view.id, statistic: name, points: 500, ...bounds(view) })));
   const curves = wanted.map(([, name, color, dashed], i) => ({ name, color, dashed, series: series[i] }));
-  drawCurves(made.chart, curves.filter(({ series: found }) => found.steps.length > 0), inRange(view), { unit: "nats" });
+  drawCurves(made.chart, curves.filter(({ series: found }) => found.steps.length > 0), inRange(view), { unit: "nats", range: span(view) });
 }
 
 async function drawStatistic(view, made) {
@@ -181,7 +184,7 @@ async function drawStatistic(view, made) {
   const positive = series.lines.some((line) => line.low.some((value) => value > 0));
   const negative = series.lines.some((line) => line.low.some((value) => value < 0));
   const name = NAMES[made.statistic] ?? made.statistic;
-  drawCurves(made.chart, [{ name, color: "loss", series }], inRange(view), { unit: series.unit === "1" ? "" : series.unit, log: positive && !negative });
+  drawCurves(made.chart, [{ name, color: "loss", series }], inRange(view), { unit: series.unit === "1" ? "" : series.unit, log: positive && !negative, range: span(view) });
 }
 
 async function drawPicture(view, made) {

@@ -6,8 +6,8 @@ export function number(value) {
   if (!Number.isFinite(known)) return "not finite";
   const size = Math.abs(known);
   if (Number.isInteger(known) && size < 1e9) return known.toLocaleString("en-US");
-  if (size >= 1e5 || size < 1e-3) return known.toExponential(2);
-  return String(Number(known.toPrecision(3)));
+  const rounded = Number(known.toPrecision(3));
+  return size >= 1e5 || size < 1e-3 ? rounded.toExponential() : String(rounded);
 }
 
 export function percent(ratio) {
@@ -29,6 +29,7 @@ export function duration(seconds) {
 export const clock = (unixSeconds) => new Date(1000 * unixSeconds).toLocaleTimeString();
 export const date = (unixSeconds) => new Date(1000 * unixSeconds).toLocaleString();
 export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+export const SEVERITIES = ["info", "warning", "critical"];
 export const symbol = { healthy: "✓", info: "i", warning: "!", critical: "✖", silent: "…", ended: "■" };
 
 export function place(site) {
