@@ -6,18 +6,19 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
 TAPS := tests/taps
+BROWSER := tests/browser
 TRAINING := $(wildcard tests/demo tests/huggingface $(addprefix tests/test_,$(addsuffix .py,ddp examples frameworks gentle_edges huggingface lightning lightning_loggers lightning_on_alert monitor reaction)))
 
 # Two busy threads on a small machine cost minutes.
 export OMP_NUM_THREADS ?= 1
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check format test-unit test-taps test-training clean
+.PHONY: demo test check format test-unit test-taps test-training test-browser clean
 
 demo: .venv/ready
 	@$(BIN)/stabmon demo $(ARGS)
 
-test: check test-unit test-taps test-training
+test: check test-unit test-taps test-training test-browser
 
 check: .venv/ready-to-test
 	@$(BIN)/ruff format --check .
@@ -29,13 +30,16 @@ format: .venv/ready-to-test
 	@$(BIN)/ruff check --fix .
 
 test-unit: .venv/ready-to-test
-	@$(PYTEST) tests $(addprefix --ignore=,$(TAPS) $(TRAINING)) $(ARGS)
+	@$(PYTEST) tests $(addprefix --ignore=,$(TAPS) $(TRAINING) $(BROWSER)) $(ARGS)
 
 test-taps: .venv/ready-to-test
 	@$(PYTEST) $(TAPS) $(ARGS)
 
 test-training: .venv/ready-to-test
 	@$(PYTEST) $(TRAINING) $(ARGS)
+
+test-browser: .venv/ready-to-test
+	@$(PYTEST) $(BROWSER) $(ARGS)
 
 clean:
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

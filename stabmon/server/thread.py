@@ -61,7 +61,7 @@ class Server:
             lifespan="off",
             loop="asyncio",
             ws="none",
-            timeout_graceful_shutdown=1,
+            timeout_graceful_shutdown=2,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(

@@ -81,7 +81,7 @@ def chromium() -> Iterator[webdriver.Chrome]:
 
 
 @pytest.fixture
-def browser(chromium: webdriver.Chrome) -> Iterator[Browser]:
+def browser(chromium: webdriver.Chrome) -> Browser:
     found = Browser(chromium)
     found.open("about:blank")
     chromium.execute_cdp_cmd("Network.clearBrowserCookies", {})
@@ -89,5 +89,4 @@ def browser(chromium: webdriver.Chrome) -> Iterator[Browser]:
     found.colours("light")
     found.complaints()
     found.requested()
-    yield found
-    found.open("about:blank")
+    return found

@@ -30,16 +30,18 @@ def writing(tmp_path: Path) -> Writing:
 
 
 @pytest.fixture
-def server(writing: Writing) -> Iterator[Server]:
+def server(browser: Browser, writing: Writing) -> Iterator[Server]:
     made = Server(lambda: b"stabmon_step 1\n", port=0, run_log=writing.path, token=TOKEN)
     yield made
+    browser.open("about:blank")
     made.stop()
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Server]:
+def folder(browser: Browser, tmp_path: Path) -> Iterator[Server]:
     made = Server(lambda: b"", port=0, folder=tmp_path, token=TOKEN)
     yield made
+    browser.open("about:blank")
     made.stop()
 
 
@@ -68,7 +70,7 @@ def test_verdict_numbers_charts_and_alert_are_shown(browser: Browser, server: Se
         "Cut the learning rate",
     ):
         assert words in card
-    assert browser.until(lambda: browser.run(DRAWN)) >= 6  # loss, another curve, four pictures
+    browser.until(lambda: browser.run(DRAWN) >= 6)  # loss, another curve, four pictures
     titles = browser.run("return [...document.querySelectorAll('.panel h2')].map((h) => h.textContent)")
     assert {"Length of every norm's input", "Gain of every norm", "Gradient of every block"} <= set(titles)
 
@@ -166,6 +168,7 @@ def test_a_run_without_run_log_says_that_there_is_nothing_to_show(browser: Brows
         browser.until_shown("This run writes no run log")
         assert browser.complaints() == []
     finally:
+        browser.open("about:blank")
         server.stop()
 
 
