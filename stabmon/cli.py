@@ -103,9 +103,9 @@ def serve(
 
 @bench.command()
 def overhead(
-    pairs: Annotated[int, typer.Option(help="Measurements of each kind of step.")] = 12,
-    layers: Annotated[int, typer.Option(help="Of the GPT that is trained.")] = 4,
-    width: Annotated[int, typer.Option(help="Of it, a multiple of 32.")] = 128,
+    pairs: Annotated[int, typer.Option(help="Measurements of each kind of step.")] = 6,
+    layers: Annotated[int, typer.Option(help="Of the GPT that is trained.")] = 2,
+    width: Annotated[int, typer.Option(help="Of it, a multiple of 32.")] = 256,
     batch: Annotated[int, typer.Option(help="Sequences per step.")] = 32,
     length: Annotated[int, typer.Option(help="Tokens per sequence.")] = 128,
     device: Annotated[str, typer.Option(help="Where to train: cpu, cuda, mps.")] = "cpu",

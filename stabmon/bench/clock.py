@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 import torch
 
+from stabmon.taps.hooks import spent
+
 
 def now(device: torch.device) -> float:
     """Seconds, once the device has nothing left to do.
@@ -23,11 +25,13 @@ def now(device: torch.device) -> float:
 
 @contextmanager
 def one_thread(device: torch.device) -> Iterator[None]:
-    """On the CPU: compute in one thread while it is open."""
-    before = torch.get_num_threads()
+    """On the CPU: compute in one thread while it is open, and let stabmon's stopwatch go by the same clock."""
+    threads, clock = torch.get_num_threads(), spent.clock
     if device.type == "cpu":
         torch.set_num_threads(1)
+        spent.clock = time.process_time
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
+        spent.clock = clock

@@ -33,7 +33,7 @@ class Kind:
     every: int
     probe_every: int
     start: int = 0
-    steps: int = 4
+    steps: int = 3
 
 
 KINDS = (

@@ -13,35 +13,26 @@ from stabmon.bench.figures import Row
 from stabmon.bench.training import Size
 
 _TARGETS = {"default": 1.005, "every_step": 1.03, "every_step_output": 1.08}
-_READ = {
-    "default": "what the defaults read",
-    "every_step": "per-layer values",
-    "every_step_output": "+ output change",
-    "per_block": "+ that of each block",
-}
+_LEGEND = """\
+default            the default settings, averaged over a whole period after the first 50 steps
+every_step         per-layer values in every step
+every_step_output  and the output change
+per_block          and the output change of each block by itself
+Ratios are step times with stabmon / without; host ms are those inside stabmon, per step."""
 
 
 def show(console: Console, size: Size, rows: Sequence[Row], step_seconds: float) -> None:
-    """The table, the machine, and what a scrape costs."""
-    table = Table("mode", "in each step", "with / without", "p10 – p90", "target", "host ms", "waits")
+    """The table, its legend, the machine, and what a scrape costs."""
+    table = Table("mode", "median", "p10", "p90", "target", "host ms", "waits", box=None, pad_edge=False)
     for row in rows:
-        target = _TARGETS.get(row.mode)
-        table.add_row(
-            row.mode,
-            _READ[row.mode],
-            f"{row.ratio_median:.4f}",
-            f"{row.ratio_p10:.4f} – {row.ratio_p90:.4f}",
-            f"{target}" if target else "",
-            f"{row.host_ms:.2f} ({row.host_ms / step_seconds / 10:.1f} %)",
-            f"{row.device_waits:g}",
-        )
-    for column in table.columns:
-        column.no_wrap = True
+        ratios = (f"{ratio:.4f}" for ratio in (row.ratio_median, row.ratio_p10, row.ratio_p90))
+        table.add_row(row.mode, *ratios, str(_TARGETS.get(row.mode, "")), f"{row.host_ms:.2f}", f"{row.device_waits:g}")
     console.print(table)
+    console.print(_LEGEND, highlight=False)
     clock = "CPU time of one thread" if size.device == "cpu" else "wall time"
     console.print(
         f"{rows[0].pairs} pairs of each kind of step; a step without stabmon takes {1e3 * step_seconds:.0f} ms "
-        f"({clock}), {size.batch} x {size.length} tokens, {size.layers} layers, width {size.width}, {size.device}, "
+        f"({clock}): {size.batch} x {size.length} tokens, {size.layers} layers, width {size.width}, {size.device}, "
         f"torch {torch.__version__}."
     )
     rendering = scrape.seconds()

@@ -18,8 +18,8 @@ HEAD_WIDTH = 32
 class Size:
     """How large the training is. Raises ValueError on what cannot be trained."""
 
-    layers: int = 4
-    width: int = 128
+    layers: int = 2
+    width: int = 256
     batch: int = 32
     length: int = 128
     device: str = "cpu"

@@ -9,22 +9,23 @@ from typing import Any
 
 
 class Stopwatch:
-    """Host seconds spent while it is open; what is nested counts once."""
+    """Host seconds spent while it is open, by its clock; what is nested counts once."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.clock = time.perf_counter
         self._depth = 0
         self._since = 0.0
 
     def __enter__(self) -> None:
         self._depth += 1
         if self._depth == 1:
-            self._since = time.perf_counter()
+            self._since = self.clock()
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._depth == 0:
-            self.seconds += time.perf_counter() - self._since
+            self.seconds += self.clock() - self._since
 
 
 spent = Stopwatch()

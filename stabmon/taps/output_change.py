@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from stabmon.records import Site
 from stabmon.taps import Due
-from stabmon.taps.probe import Call, Output, Probe, cut, cut_targets
+from stabmon.taps.probe import Call, Output, Probe, affordable, cut, cut_targets
 from stabmon.taps.undisturbed import device_of
 
 _WHOLE = (
@@ -49,7 +49,7 @@ class OutputChange:
         first_call: Callable[[], Call | None],
         first_targets: Callable[[], Tensor | None],
         before: Callable[[], Mapping[str, Tensor] | None],
-        max_tokens: int = 512,
+        max_tokens: int | None = None,
     ) -> None:
         """`blocks`: parameter names per block, as in `model.named_parameters()`; `before`: theta_t of the parameters
         that the optimizer holds, None if this step took no copies (then the present values count as theta_t)."""
@@ -104,8 +104,9 @@ class OutputChange:
         if call is None:
             return None
         signature = inspect.signature(type(call.module or self._model).forward)
-        part = cut(call, self._max_tokens, signature)
-        return Probe(self._model, part, None if targets is None else cut_targets(targets, call, self._max_tokens))
+        tokens = self._max_tokens or affordable(call)
+        part = cut(call, tokens, signature)
+        return Probe(self._model, part, None if targets is None else cut_targets(targets, call, tokens))
 
 
 def _state(old: Output, supervised: Tensor) -> Found:

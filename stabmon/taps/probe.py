@@ -64,6 +64,15 @@ class Window:
         return tensor.detach().clone()
 
 
+def affordable(call: Call) -> int:
+    """Tokens of a probe that costs about 1/24 of a training step: 1/32 of the call's, at least 128, at most 512.
+
+    A probe takes two forwards and one backward, 4/3 of what a step takes for as many tokens.
+    """
+    batch, time = _grid([*_tensors(call.args), *_tensors(call.kwargs)])
+    return min(512, max(128, batch * time // 32))
+
+
 def cut(call: Call, max_tokens: int = 512, signature: Signature | None = None) -> Call:
     """Copies of the call's first sequences, at most `max_tokens` in all, at least one sequence (cut in time if longer).
 
