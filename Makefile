@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-build-isolation --constraint co
 PYTEST := $(BIN)/python -m pytest
 TAPS := tests/taps
 BROWSER := tests/browser
-TRAINING := $(wildcard tests/demo tests/huggingface $(addprefix tests/test_,$(addsuffix .py,ddp examples frameworks gentle_edges huggingface lightning lightning_loggers lightning_on_alert monitor reaction)))
+TRAINING := $(wildcard tests/bench tests/demo tests/huggingface $(addprefix tests/test_,$(addsuffix .py,ddp examples frameworks gentle_edges huggingface lightning lightning_loggers lightning_on_alert monitor reaction)))
 
 # Two busy threads on a small machine cost minutes.
 export OMP_NUM_THREADS ?= 1
