@@ -7,6 +7,7 @@ import hmac
 import re
 from ipaddress import IPv6Address, ip_address
 
+from fastapi import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -41,6 +42,12 @@ class Access:
         given = [bearer if scheme.lower() == "bearer" else "", request.query_params.get("token", "")]
         given.append(request.cookies.get(self._cookie, ""))
         return any([hmac.compare_digest(text.encode(), self._token) for text in given])
+
+    async def require(self, request: Request) -> None:
+        """A dependency: 401 for whoever has not."""
+        if not self.granted(request):
+            detail = "this needs the token of the address that stabmon printed: Authorization: Bearer"
+            raise HTTPException(401, detail)
 
     def welcome(self, response: Response) -> Response:
         """The response, with the token as a cookie that no script and no other site can use."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -39,24 +39,20 @@ def create_app(
 ) -> FastAPI:
     """The app: the page of the run logs, their JSON, and `metrics`, which renders the Prometheus text.
 
-    `token`: what page and API ask for; /metrics asks for it only from other machines. `hosts`: names it may be
-    addressed by, besides any IP address, localhost and this machine's own name. `live`: the one run is watched by
-    this process. `closing`: whether open streams should end.
+    `token`: page and API ask for it, /metrics only when asked from another machine. `hosts`: names it may be addressed
+    by, besides any IP address, localhost and this machine's own. `live`: the one run is watched by this process.
+    `closing`: whether open streams should end.
     """
-    app = FastAPI(title="stabmon", docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(_Guard, hosts={"localhost", socket.gethostname().lower(), *(host.lower() for host in hosts)})
-    app.state.shelf, app.state.closing = Shelf(run_logs, live), closing
     access = Access(token)
-
-    async def admitted(request: Request) -> None:
-        if not access.granted(request):
-            raise HTTPException(401, "this needs the token of the address that stabmon printed: Authorization: Bearer")
+    app = FastAPI(title="stabmon", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(_Guard, hosts={"localhost", socket.gethostname().lower(), *map(str.lower, hosts)})
+    app.state.shelf, app.state.closing = Shelf(run_logs, live), closing
 
     # All are async: a pool of worker threads would outlive training, and one rendering at a time is what we want.
     @app.api_route("/metrics", methods=["GET", "HEAD"])
     async def _metrics(request: Request) -> Response:
         if not is_local(request):
-            await admitted(request)
+            await access.require(request)
         return Response(metrics(), headers={"content-type": METRICS_TYPE})
 
     @app.api_route("/healthz", methods=["GET", "HEAD"])
@@ -68,7 +64,7 @@ def create_app(
         return access.welcome(assets.page(request)) if access.granted(request) else refusal()
 
     app.include_router(assets.router)
-    app.include_router(api.router, dependencies=[Depends(admitted)])
+    app.include_router(api.router, dependencies=[Depends(access.require)])
     return app
 
 

@@ -11,7 +11,9 @@ from tests.server.recorded import Writing, alert, snapshot
 TOKEN = "open-sesame"
 DRAWN = """
 return [...document.querySelectorAll("canvas")].filter((canvas) => {
-  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0);
+  const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
   return new Set(new Uint32Array(pixels.buffer)).size > 20;
 }).length
 """
@@ -142,7 +144,23 @@ def test_when_the_server_is_gone_the_page_says_since_when(browser: Browser, serv
     browser.until_shown("last step", "#freshness")
     server.stop()
     browser.until_shown("Connection lost at", "#freshness")
+    # Each second the page looks again whether there is something to do; that must not make it forget.
+    browser.run("window.looks = 0; setInterval(() => window.looks++, 500)")
+    browser.until(lambda: browser.run("return window.looks") >= 4)
+    assert "Connection lost at" in browser.text("#freshness")
     assert browser.run("return document.body.classList.contains('stale')") is True
+
+
+def test_a_run_before_its_first_step_says_so(browser: Browser, server: Server, writing: Writing) -> None:
+    browser.open(server.page_url)
+    browser.until_shown("No step yet", ".verdict")
+    browser.until_shown("no step yet", "#freshness")
+    writing.start = time.time()
+    writing.step(1)
+    browser.until_shown("No alert so far", ".verdict")
+    browser.until(lambda: browser.run(DRAWN) >= 5)  # the pictures have come with it
+    assert "Gain of every norm" in browser.text(".charts")
+    assert browser.complaints() == []
 
 
 def test_a_finished_run_is_told_as_finished(browser: Browser, server: Server, writing: Writing) -> None:

@@ -26,7 +26,7 @@ const NAMES = { context_share: "position-dependent output" };
 const EVERY = { summary: 1, alerts: 2, curves: 2, pictures: 5, still: 10 };
 
 export async function showRun(id, live) {
-  const view = { id, live, range: undefined, due: new Set(["curves", "pictures", "alerts"]), at: {}, lost: 0, alerts: [] };
+  const view = { id, live, range: undefined, due: new Set(), lost: 0, alerts: [] };
   view.summary = await get("run", { run: id });
   build(view);
   render(view);
@@ -40,8 +40,14 @@ export async function showRun(id, live) {
   setInterval(() => work(view).catch(() => (view.lost ||= Date.now() / 1000)), 500);
 }
 
+const names = ({ summary }) => summary.statistics.map((statistic) => statistic.name).join();
+
 function build(view) {
   const { statistics } = view.summary;
+  view.panels?.forEach(({ made }) => made.chart.dispose());
+  view.built = names(view);
+  view.at = {};
+  ["curves", "pictures", "alerts"].forEach((part) => view.due.add(part));
   const has = new Set(statistics.map((statistic) => statistic.name));
   view.verdict = make("section", { class: "verdict", role: "status" });
   view.tiles = make("dl", { class: "tiles" });
@@ -50,7 +56,7 @@ function build(view) {
   view.panels = [];
   const charts = make("section", { class: "charts" });
   charts.append(panel(view, "Loss", { wide: true, draw: drawLosses, ranges: true, help: has.has("unigram_loss") ? BASELINES : "" }));
-  charts.append(panel(view, "Over the steps", { wide: true, draw: drawStatistic, choice: statistics.filter((s) => !s.per_layer && !s.name.endsWith("loss")), chosen: "context_share" }));
+  if (statistics.length > 0) charts.append(panel(view, "Over the steps", { wide: true, draw: drawStatistic, choice: statistics.filter((s) => !s.per_layer && !s.name.endsWith("loss")), chosen: "context_share" }));
   for (const [statistic, title] of PICTURES.filter(([name]) => has.has(name))) {
     charts.append(panel(view, title, { draw: drawPicture, statistic, help: statistics.find((s) => s.name === statistic).help }));
   }
@@ -86,13 +92,14 @@ function redraw(view) {
 async function work(view) {
   if (view.busy || document.hidden) return freshness(view);
   view.busy = true;
+  const now = Date.now() / 1000;
   try {
-    const now = Date.now() / 1000;
     const late = (part) => now - (view.at[part] ?? 0) >= EVERY[part];
     const still = now - (view.at.summary ?? 0) >= EVERY.still && view.summary.state === "running";
     if ((view.due.has("summary") && late("summary")) || still) {
       start(view, "summary", now);
       view.summary = await get("run", { run: view.id });
+      if (names(view) !== view.built) build(view); // a run that has just begun, or whose model changed
       render(view);
     }
     if (view.due.has("alerts") && late("alerts")) {
@@ -105,7 +112,7 @@ async function work(view) {
         await Promise.all(view.panels.filter(({ made }) => (made.draw === drawPicture) === (part === "pictures")).map(({ made }) => made.draw(view, made)));
       }
     }
-    view.lost = 0;
+    if (Object.values(view.at).includes(now)) view.lost = 0;
   } catch (error) {
     if (error instanceof Refused) failed(error);
     throw error;
@@ -200,7 +207,7 @@ const inRange = (view) => view.alerts.filter((alert) => alert.step >= (bounds(vi
 // Old numbers must not look new: says how old they are, and dims them once that is too old.
 function freshness(view) {
   const { summary, lost } = view;
-  const age = Math.max(0, Date.now() / 1000 + view.offset - summary.time);
+  const age = Math.max(0, Date.now() / 1000 + view.offset - (summary.time || summary.started));
   const stale = summary.state === "running" && age > summary.silent_after;
   document.body.classList.toggle("stale", Boolean(lost) || stale);
   const place = find("freshness");
@@ -208,6 +215,6 @@ function freshness(view) {
   if (lost) {
     const after = view.live ? " The training may have ended; stabmon serve shows its run log." : "";
     place.textContent = `Connection lost at ${clock(lost)}; what you see is older.${after}`;
-  } else if (summary.state === "running") place.textContent = stale ? `no data for ${duration(Math.round(age))}` : `last step ${duration(Math.round(age))} ago`;
+  } else if (summary.state === "running") place.textContent = !summary.time ? "no step yet" : stale ? `no data for ${duration(Math.round(age))}` : `last step ${duration(Math.round(age))} ago`;
   else place.textContent = `${capital(summary.state)} ${new Date(1000 * summary.time).toLocaleString()}`;
 }
