@@ -65,7 +65,7 @@ export function drawCurves(target, curves, alerts, { unit = "", log = false, ran
       legend: { show: curves.length > 1, type: "scroll", top: 0, textStyle: { color: css("text") }, itemWidth: 18 },
       tooltip: { ...tooltip(), trigger: "axis", formatter: (rows) => curveText(rows, unit) },
       xAxis: { ...axis(), type: "value", min: range?.[0] ?? "dataMin", max: range?.[1] ?? "dataMax", name: "step", nameLocation: "middle", nameGap: 24, nameTextStyle: { color: css("faint") }, splitLine: { show: false } },
-      yAxis: { ...axis(), type: log ? "log" : "value", scale: true, name: unit, nameTextStyle: { color: css("faint"), align: "left" }, axisLabel: { color: css("faint"), formatter: number } },
+      yAxis: { ...axis(), type: log ? "log" : "value", scale: true, axisLabel: { color: css("faint"), formatter: number } },
       series: data,
     },
     true,

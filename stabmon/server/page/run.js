@@ -55,7 +55,7 @@ function build(view) {
   view.eventList = make("ul", { class: "events" });
   view.panels = [];
   const charts = make("section", { class: "charts" });
-  charts.append(panel(view, "Loss", { wide: true, draw: drawLosses, ranges: true, help: has.has("unigram_loss") ? BASELINES : "" }));
+  charts.append(panel(view, "Loss, in nats", { wide: true, draw: drawLosses, ranges: true, help: has.has("unigram_loss") ? BASELINES : "" }));
   if (statistics.length > 0) charts.append(panel(view, "Over the steps", { wide: true, draw: drawStatistic, choice: statistics.filter((s) => !s.per_layer && !s.name.endsWith("loss")), chosen: "context_share" }));
   for (const [statistic, title] of PICTURES.filter(([name]) => has.has(name))) {
     charts.append(panel(view, title, { draw: drawPicture, statistic, help: statistics.find((s) => s.name === statistic).help }));
@@ -187,7 +187,7 @@ async function drawLosses(view, made) {
 async function drawStatistic(view, made) {
   if (!made.statistic) return;
   const series = await get("series", { run: view.id, statistic: made.statistic, points: 500, ...bounds(view) });
-  made.note.textContent = series.help;
+  made.note.textContent = series.unit === "1" ? series.help : `${series.help} Unit: ${series.unit}.`;
   const positive = series.lines.some((line) => line.low.some((value) => value > 0));
   const negative = series.lines.some((line) => line.low.some((value) => value < 0));
   const name = NAMES[made.statistic] ?? made.statistic;
@@ -209,10 +209,11 @@ function freshness(view) {
   const { summary, lost } = view;
   const age = Math.max(0, Date.now() / 1000 + view.offset - (summary.time || summary.started));
   const stale = summary.state === "running" && age > summary.silent_after;
-  document.body.classList.toggle("stale", Boolean(lost) || stale);
+  const over = summary.state !== "running";
+  document.body.classList.toggle("stale", (Boolean(lost) && !over) || stale);
   const place = find("freshness");
-  place.className = lost ? "lost" : "";
-  if (lost) {
+  place.className = lost && !over ? "lost" : "";
+  if (lost && !over) {
     const after = view.live ? " The training may have ended; stabmon serve shows its run log." : "";
     place.textContent = `Connection lost at ${clock(lost)}; what you see is older.${after}`;
   } else if (summary.state === "running") place.textContent = !summary.time ? "no step yet" : stale ? `no data for ${duration(Math.round(age))}` : `last step ${duration(Math.round(age))} ago`;
