@@ -14,19 +14,21 @@ from stabmon.bench.training import Size
 
 _TARGETS = {"default": 1.005, "every_step": 1.03, "every_step_output": 1.08}
 _LEGEND = """\
-default            the default settings, averaged over a whole period after the first 50 steps
+default            the default settings after the first 50 steps, averaged over a whole period
 every_step         per-layer values in every step
 every_step_output  and the output change
 per_block          and the output change of each block by itself
-Ratios are step times with stabmon / without; host ms are those inside stabmon, per step."""
+Ratios are step times with stabmon / without. Host ms are those inside stabmon per step,
+share is theirs of a step without; on the CPU that is the cost itself, and less noisy."""
 
 
 def show(console: Console, size: Size, rows: Sequence[Row], step_seconds: float) -> None:
     """The table, its legend, the machine, and what a scrape costs."""
-    table = Table("mode", "median", "p10", "p90", "target", "host ms", "waits", box=None, pad_edge=False)
+    table = Table("mode", "median", "p10", "p90", "target", "host ms", "share", "waits", box=None, pad_edge=False)
     for row in rows:
         ratios = (f"{ratio:.4f}" for ratio in (row.ratio_median, row.ratio_p10, row.ratio_p90))
-        table.add_row(row.mode, *ratios, str(_TARGETS.get(row.mode, "")), f"{row.host_ms:.2f}", f"{row.device_waits:g}")
+        host = (f"{row.host_ms:.2f}", f"{row.host_ms / step_seconds / 10:.1f} %")
+        table.add_row(row.mode, *ratios, str(_TARGETS.get(row.mode, "")), *host, f"{row.device_waits:g}")
     console.print(table)
     console.print(_LEGEND, highlight=False)
     clock = "CPU time of one thread" if size.device == "cpu" else "wall time"
