@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -110,9 +111,10 @@ class Session:
 
     def _say_where(self) -> None:
         if self.server:
-            _log.info("stabmon: run %s at %s, metrics at %s/metrics", self.run.name, self._link(), self.server.url)
+            _tell(f"stabmon: live page of run {self.run.name}: {self.server.page_url}")
+            _tell(f"stabmon: metrics: {self.server.url}/metrics")
             if self.server.tunnel:
-                _log.info("stabmon: from the machine you sit at, first: %s", self.server.tunnel)
+                _tell(f"stabmon: from the machine you sit at, first: {self.server.tunnel}")
 
     @property
     def run_log(self) -> Path | None:
@@ -185,6 +187,18 @@ class Session:
             self._dropped += lost
             events.append(Event(snapshot.step, snapshot.time, DROPPED_ROWS, {"count": lost}))
         return events
+
+
+def _tell(line: str) -> None:
+    """To the log at level INFO; to stderr where nobody hears that level and nobody silenced the logger `stabmon`.
+
+    Without the address there is no page, and most programs leave logging as Python sets it: warnings only.
+    """
+    heard = _log.isEnabledFor(logging.INFO) and _log.hasHandlers()
+    if heard or _log.level > logging.INFO:
+        _log.info(line)
+    else:
+        sys.stderr.write(f"{line}\n")
 
 
 def _name(folder: Path, given: str | None, start_step: int) -> tuple[str, bool]:
