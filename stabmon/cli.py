@@ -72,7 +72,7 @@ def demo(
     device: Annotated[str, typer.Option(help="Where to train: cpu, cuda, mps.")] = "cpu",
     hold: Annotated[bool, typer.Option("--hold", help="Keep serving after the training, until Ctrl-C.")] = False,
     as_json: _Json = False,
-    port: Annotated[int | None, typer.Option(help="Of /metrics; by default 7466, or any free one.")] = None,
+    port: Annotated[int | None, typer.Option(help="Of page and /metrics; by default 7466, or any free one.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Of the run log; by default ./stabmon-runs.")] = None,
 ) -> None:
     """Train a small transformer on real text into a stall, and show the alert as it comes."""
@@ -165,15 +165,21 @@ def _serve(folder: Path, host: str, port: int | None, token: str | None, wait: b
     from stabmon.runlog import in_folder
     from stabmon.server.thread import Server
     from stabmon.sinks.recorded import RecordedMetrics
+    from stabmon.sinks.slack import check
 
     if not folder.is_dir():
-        raise ValueError(f"folder {folder} {'is a file' if folder.exists() else 'is not there'}; give a folder of runs")
+        what = (
+            f"is a file; give its folder, {folder.parent}" if folder.exists() else "is not there; give a folder of runs"
+        )
+        raise ValueError(f"folder {folder} {what}")
     found = in_folder(folder)
     if not found and not wait:
         raise ValueError(
             f"folder {folder} has no run log (*.stabmon); give the folder that a training writes to (its setting "
             "`folder`, by default stabmon-runs), or --wait to serve it until there is one"
         )
+    if webhook := os.environ.get("STABMON_SLACK"):
+        check(webhook)
     metrics = RecordedMetrics(lambda: in_folder(folder), [detector.name for detector in default_detectors()])
     server = Server(metrics.render, host, port, folder=folder, token=token)
     typer.echo(
@@ -181,7 +187,7 @@ def _serve(folder: Path, host: str, port: int | None, token: str | None, wait: b
     )
     if server.tunnel:
         typer.echo(f"From the machine you sit at, first: {server.tunnel}")
-    if webhook := os.environ.get("STABMON_SLACK"):
+    if webhook:
         _send_leftovers(folder, webhook)
     return server
 
@@ -190,9 +196,8 @@ def _send_leftovers(folder: Path, webhook: str) -> None:
     """Tell Slack what runs that died could not, now and every half minute."""
     from stabmon.sinks.slack import resend
 
-    resend(folder, webhook)  # a webhook that is none raises here
-
     def again() -> None:
+        resend(folder, webhook)
         while not Pause().wait(LEFTOVERS_SECONDS):
             resend(folder, webhook)
 
@@ -204,6 +209,8 @@ def _replay(path: Path, console: Console) -> dict[str, Any]:
     from stabmon.pipeline import build
     from stabmon.runlog import alert_summary, read
 
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give a run log (*.stabmon) of it, or see all with: stabmon serve {path}")
     recorded, screen = read(path), _Screen(console)
     pipeline = build(recorded.run, default_detectors(), [screen])
     for snapshot, events in recorded.feeds():

@@ -229,7 +229,7 @@ def test_serve_takes_the_token_from_option_or_environment(tmp_path: Path) -> Non
     ("arguments", "message"),
     [
         (["{tmp}/nothing"], "folder {tmp}/nothing is not there; give a folder of runs"),
-        (["{tmp}/file"], "folder {tmp}/file is a file; give a folder of runs"),
+        (["{tmp}/file"], "folder {tmp}/file is a file; give its folder, {tmp}"),
         (["{tmp}"], "folder {tmp} has no run log (*.stabmon); give the folder that a training writes to"),
         (["{tmp}", "--wait", "--token", "short"], "the token is not allowed: it takes 8 or more letters"),
         (["{tmp}", "--wait", "--host", "no-such-host.invalid"], "host='no-such-host.invalid' is no address"),
@@ -241,3 +241,16 @@ def test_serve_refuses_in_one_line_what_it_cannot_serve(tmp_path: Path, argument
     assert done.exit_code == 2
     assert done.stderr.startswith(f"stabmon: {message.format(tmp=tmp_path)}")
     assert done.stderr.count("\n") == 1
+
+
+def test_serve_refuses_a_malformed_webhook_before_it_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STABMON_SLACK", "nonsense")
+    done = CliRunner().invoke(app, ["serve", str(tmp_path), "--wait"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("stabmon: slack: the webhook is no web address")
+
+
+def test_replay_of_a_folder_says_what_shows_a_folder(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["replay", str(tmp_path)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"or see all with: stabmon serve {tmp_path}\n")

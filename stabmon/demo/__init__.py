@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from stabmon.demo.hold import served_again
 from stabmon.demo.network import Network
 from stabmon.demo.screen import Screen
 from stabmon.demo.text import batches, entropies, read_text
@@ -41,18 +42,38 @@ def demo(
     plan = Plan(placement, lr, warmup, steps, optimizer, seed, device)
     text = read_text()
     screen = Screen(Console(stderr=as_json), *entropies(text), steps)
-    torch.manual_seed(seed)
-    model = Network(placement).to(device)
-    updater = make_optimizer(optimizer, model, lr)
-    with screen.showing_the_log(), Monitor(model, updater, run="demo", port=port, folder=folder) as monitor:
-        screen.start(len(text))
-        losses = screen.progress(train(plan, model, updater, batches(text, seed), monitor.step))
-        if hold and monitor.url:
-            screen.hold(monitor.url)
-    raised = [alert for alert in monitor.alerts if alert.state == "raised"]
-    screen.sum_up(losses, raised, monitor.run_log)
+    given = {name: value for name, value in (("port", port), ("folder", folder)) if value is not None}
+    monitor, losses = _train(plan, text, screen, given)
+    page_url, run_log = monitor.page_url, monitor.run_log
     if as_json:
-        sys.stdout.write(json.dumps(_result(screen, losses, raised, monitor.run_log)) + "\n")
+        sys.stdout.write(json.dumps(_result(screen, losses, _raised(monitor), run_log)) + "\n")
+        sys.stdout.flush()
+    if hold and page_url and run_log:
+        with served_again(run_log, page_url):
+            screen.hold(page_url)
+
+
+def _train(plan: Plan, text: torch.Tensor, screen: Screen, settings: dict[str, Any]) -> tuple[Monitor, list[float]]:
+    """The closed monitor and the losses. After a Ctrl-C, too, it is said how it went."""
+    torch.manual_seed(plan.seed)
+    model = Network(plan.placement).to(plan.device)
+    optimizer = make_optimizer(plan.optimizer, model, plan.lr)
+    losses: list[float] = []
+    with screen.showing_the_log():
+        monitor = Monitor(model, optimizer, run="demo", **settings)
+        try:
+            with monitor:
+                screen.start(len(text))
+                for loss in screen.progress(train(plan, model, optimizer, batches(text, plan.seed), monitor.step)):
+                    losses.append(loss)
+        finally:
+            if losses:
+                screen.sum_up(losses, _raised(monitor), monitor.run_log)
+    return monitor, losses
+
+
+def _raised(monitor: Monitor) -> list[Alert]:
+    return [alert for alert in monitor.alerts if alert.state == "raised"]
 
 
 def _result(screen: Screen, losses: Sequence[float], raised: Sequence[Alert], run_log: Path | None) -> dict[str, Any]:

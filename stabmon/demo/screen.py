@@ -43,21 +43,19 @@ class Screen:
         """What is going on."""
         self._say(f"Training a small transformer on {length:,} bytes of Python source.")
 
-    def progress(self, losses: Iterable[float]) -> list[float]:
-        """The losses, with a bar while they come."""
+    def progress(self, losses: Iterable[float]) -> Iterator[float]:
+        """The losses as they come, with a bar."""
         columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-        found = []
         with Progress(*columns, console=self.console) as bar:
             task = bar.add_task("", total=self.steps)
             for loss in losses:
-                found.append(loss)
                 baselines = f"no context {self.unigram:.2f}, one byte {self.bigram:.2f}"
                 bar.update(task, advance=1, description=f"loss {loss:.2f} ({baselines})")
-        return found
+                yield loss
 
-    def hold(self, url: str) -> None:
+    def hold(self, page_url: str) -> None:
         """Wait for Ctrl-C."""
-        self._say(f"Serving {url}/metrics until Ctrl-C.")
+        self._say(f"Serving until Ctrl-C: {page_url}")
         try:
             Event().wait()
         except KeyboardInterrupt:
@@ -65,11 +63,12 @@ class Screen:
 
     def sum_up(self, losses: Sequence[float], alerts: Sequence[Alert], run_log: Path | None) -> None:
         """When stabmon spoke, when a rule of patience did, what to do, and where the record lies."""
+        taken = "1 step" if len(losses) == 1 else f"{len(losses)} steps"
         spoke = ", ".join(f"{alert.severity} at step {alert.step}" for alert in alerts) or "no alert"
         waited = patience(losses)
-        waiting = f"never within {self.steps} steps" if waited is None else f"at step {waited}"
+        waiting = f"never within {taken}" if waited is None else f"at step {waited}"
         self._say(
-            f"\nLoss {last_mean(losses):.2f} after {self.steps} steps; without any context {self.unigram:.2f}, "
+            f"\nLoss {last_mean(losses):.2f} after {taken}; without any context {self.unigram:.2f}, "
             f"with one byte of it {self.bigram:.2f}."
         )
         self._say(f"stabmon: {spoke}.")
@@ -96,7 +95,7 @@ class _Panels(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         line = Text(self.format(record))
-        severe = record.levelno >= logging.ERROR
-        self._console.print(
-            line if record.levelno < logging.WARNING else Panel(line, border_style="red" if severe else "yellow")
-        )
+        if record.levelno < logging.WARNING:
+            self._console.print(line, soft_wrap=True)  # an address that is broken in two cannot be clicked
+        else:
+            self._console.print(Panel(line, border_style="red" if record.levelno >= logging.ERROR else "yellow"))
