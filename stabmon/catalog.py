@@ -48,7 +48,8 @@ def _root(square: Array) -> Array:
 def _ratio(square: Array, of_square: Array) -> Array:
     """sqrt(a/b) with both held at the floor, so that an underflow is never a ratio of 0 or a division by 0."""
     top, bottom = (np.maximum(x.astype(np.float64), FLOOR_SQ) for x in (square, of_square))
-    return np.sqrt(top / bottom).astype(np.float32)
+    with np.errstate(invalid="ignore"):  # Inf / Inf is not known
+        return np.sqrt(top / bottom).astype(np.float32)
 
 
 def _quotient(top: Array, bottom: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
@@ -52,8 +53,14 @@ class Pipeline:
         told = [*events, *self._failed]
         self._failed = []
         for sink in tuple(self._sinks):
-            self._guard(self._sinks, sink, snapshot, partial(sink.emit, snapshot, alerts, told))
+            at = snapshot.step, snapshot.time
+            self._guard(self._sinks, sink, at, partial(sink.emit, snapshot, alerts, told))
         return alerts
+
+    def have(self, sink: Sink, step: int, do: Callable[[], None]) -> None:
+        """A sink's work beside `emit`: guarded like it, and not done where the sink was dropped."""
+        if sink in self._sinks:
+            self._guard(self._sinks, sink, (step, time.time()), do)
 
     def recall(self, snapshots: Iterable[Snapshot], alerts: Iterable[Alert]) -> None:
         """Show the detectors what was recorded before a resume; no sink hears of it again."""
@@ -72,18 +79,18 @@ class Pipeline:
         self._alarms, self._sinks, self._open = [], [], ()
 
     def _judge(self, alarm: Judge, snapshot: Snapshot) -> list[Alert]:
-        return self._guard(self._alarms, alarm, snapshot, partial(alarm.judge, snapshot)) or []
+        return self._guard(self._alarms, alarm, (snapshot.step, snapshot.time), partial(alarm.judge, snapshot)) or []
 
     def _guard(
-        self, parts: list[_Part], part: _Part, snapshot: Snapshot, call: Callable[[], _Result]
+        self, parts: list[_Part], part: _Part, at: tuple[int, float], call: Callable[[], _Result]
     ) -> _Result | None:
         try:
             return call()
         except Exception as error:  # a broken part must stop neither the others nor training
-            _logger.exception("%s failed at step %d and is dropped; training goes on", part.name, snapshot.step)
+            _logger.exception("%s failed at step %d and is dropped; training goes on", part.name, at[0])
             parts.remove(part)
             detail = {"part": part.name, "error": type(error).__name__}
-            self._failed.append(Event(snapshot.step, snapshot.time, PART_FAILED, detail))
+            self._failed.append(Event(*at, PART_FAILED, detail))
             return None
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -158,7 +159,7 @@ class Session:
             self._feed(self._instruments.arrived(wait=True))
             if self._run_log and self.step > self.start_step:
                 self._keep(self._run_log)
-                self._run_log.note(self._events)
+                self.pipeline.have(self._run_log, self.step, partial(self._run_log.note, self._events))
         except Exception:
             _log.exception("stabmon: failed while closing")
         self._instruments.detach()
@@ -172,7 +173,7 @@ class Session:
 
     def _keep(self, log: RunLogWriter) -> None:
         if counts := self._instruments.baselines.dump():
-            log.keep(_LADDER, self.step, counts)
+            self.pipeline.have(log, self.step, partial(log.keep, _LADDER, self.step, counts))
 
     def _feed(self, snapshots: Sequence[Snapshot]) -> None:
         for snapshot in snapshots:

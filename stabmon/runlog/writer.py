@@ -108,6 +108,8 @@ class RunLogWriter:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                 raise
+        if not self.path.exists():  # SQLite goes on writing into a file that has no name any more
+            raise FileNotFoundError(f"run log {self.path} was deleted or moved while it was written")
 
 
 def _create(path: Path) -> None:
