@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from stabmon.records import Site
+
+_log = logging.getLogger("stabmon")
 
 _NORM_CLASS = re.compile(
     r"(rms|layer|scale|zero.?centered|l2|qk)_?norm(?!al)|norm(1d|gated|head|act)?$|^ln$|(^|_)ln(_|$)", re.IGNORECASE
@@ -46,7 +50,8 @@ class Norm:
 
 def find_norms(model: nn.Module) -> list[Norm]:
     """Every LayerNorm and RMSNorm, hand-written ones included; ValueError when there is none."""
-    norms = [_examine(name, module) for name, module in model.named_modules() if _is_norm(module)]
+    found = [_examine(name, module) for name, module in model.named_modules() if _is_norm(module)]
+    norms = [norm for norm in found if norm]
     if not norms:
         others = sorted({type(m).__name__ for m in model.modules() if isinstance(m, _OTHER_NORMS)})
         seen = f"; its {', '.join(others)} cannot be watched yet" if others else ""
@@ -91,7 +96,8 @@ def _epsilon(module: nn.Module) -> float | None:
     return next((value for value in found if isinstance(value, float)), None)
 
 
-def _examine(name: str, module: nn.Module) -> Norm:
+def _examine(name: str, module: nn.Module) -> Norm | None:
+    """None: it does not take one tensor and return another of its shape, so its input is not known."""
     weight = getattr(module, "weight", None)
     width = weight.numel() if isinstance(weight, Tensor) else None
     if isinstance(module, nn.LayerNorm):
@@ -102,7 +108,13 @@ def _examine(name: str, module: nn.Module) -> Norm:
     if isinstance(module, nn.LayerNorm | nn.RMSNorm) or not isinstance(weight, Tensor):
         centred = isinstance(module, nn.LayerNorm) or "layer" in type(module).__name__.lower()
         return Norm(name, module, width, centred, eps, 0.0)
-    centred, offset = _try_out(module, weight)
+    try:
+        centred, offset = _try_out(module, weight)
+    except Exception as error:  # it is the user's code, given what it may not be made for
+        _log.warning(
+            "stabmon: %s (%s) cannot be tried out, so it is not watched: %s", name, type(module).__name__, error
+        )
+        return None
     return Norm(name, module, width, centred, eps, offset)
 
 
@@ -112,7 +124,10 @@ def _try_out(module: nn.Module, weight: Tensor) -> tuple[bool, float]:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, 8, weight.numel(), generator=generator).to(weight.device, weight.dtype)
     # `forward`, not a call: nobody's hooks are to see this input.
-    y, shifted = (module.forward(value).float() for value in (x, x + 4))
+    # A copy, since some set their weights by the first input that they see (ActNorm).
+    copied = copy.deepcopy(module)
+    with torch.random.fork_rng(devices=[]):
+        y, shifted = (copied.forward(value).float() for value in (x, x + 4))
     centred = bool((y - shifted).abs().max() < 0.1 * y.abs().max() + 1e-3)
     x = x.float() - x.float().mean(-1, keepdim=True) * centred
     unit = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-12)

@@ -24,6 +24,9 @@ _log = logging.getLogger("stabmon")
 class Baselines:
     """Chooses the step's targets on the device; scores them on the host once they have arrived there."""
 
+    name = "baselines"
+    nothing: Array = np.full(3, np.nan, dtype=np.float32)
+    """What `score` gives without targets."""
     columns: Sequence[tuple[str, Site]] = tuple(
         (statistic, Site("")) for statistic in ("uniform_loss", "unigram_loss", "bigram_loss")
     )
@@ -43,11 +46,15 @@ class Baselines:
     def score(self, targets: np.ndarray[Any, Any] | None) -> Array:
         """float32[3] in nats per token; NaN without targets."""
         if targets is None:
-            return np.full(3, np.nan, dtype=np.float32)
+            return self.nothing
         if self._ladder is None:
             self._ladder = Ladder(self._forward.output_width)
         found = self._ladder.observe(targets)
         return np.array([found.uniform, found.unigram, found.bigram], dtype=np.float32)
+
+    def detach(self) -> None:
+        """Forget all counts."""
+        self._ladder = None
 
     def dump(self) -> bytes | None:
         """The counts, for a resume; None before the first targets."""

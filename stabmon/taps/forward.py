@@ -10,13 +10,14 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from stabmon.taps.hooks import Hook
-from stabmon.taps.probe import Call
+from stabmon.taps.probe import Call, tensors_in
 
 
 class Forward:
     """The root is the first module with norm layers whose training forward runs: the outermost one that is called.
 
-    `training` is True from the start of a training forward of the root to the start of its next other one.
+    `training` is True from the start of a training forward of the root to the start of its next other one. A forward
+    in eval mode counts as training while none in training mode has been seen: some train so, without dropout.
     """
 
     def __init__(self, model: nn.Module, norms: Iterable[str], failed: Callable[[Exception], None]) -> None:
@@ -32,6 +33,9 @@ class Forward:
         """Last dimension of the root's output: the vocabulary, for a language model."""
         self.whole = True
         """Whether all that is trained was called inside the root; False: a loop that calls the model in pieces."""
+        self.forget: Callable[[], object] = lambda: None
+        """Called when what was taken for training until now was an evaluation."""
+        self._lenient = True
         self._model = model
         self._first: Call | None = None
         self._called = self._running = False
@@ -56,6 +60,9 @@ class Forward:
     def take_first(self) -> Call | None:
         """The first training call, once: it is let go of, since it holds a whole batch. None: called in pieces."""
         call, self._first = self._first, None
+        if call is not None and not all(tensor.numel() for tensor in tensors_in((call.args, call.kwargs))):
+            self._called = False  # of an empty batch there is nothing to see: the next call
+            return None
         return call if self.whole else None
 
     def new_step(self) -> None:
@@ -80,7 +87,9 @@ class Forward:
     def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if in_backward() or _redirected(module):
             return
-        training = module.training and torch.is_grad_enabled()
+        if module.training and self._lenient:
+            self._begin()
+        training = (module.training or self._lenient) and torch.is_grad_enabled() and not _exported()
         if self.root is None and training:
             self.root = module
         if module is not self.root:
@@ -92,12 +101,20 @@ class Forward:
             if not self._called:
                 self._called, self._first = True, self.last
 
+    def _begin(self) -> None:
+        """The first forward in training mode."""
+        self._lenient = False
+        if self.root is not None:
+            self.root, self._called, self.training, self.whole = None, False, False, True
+            self.new_step()
+            self.forget()
+
     def _after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if module is not self.root or not self.training or in_backward():
             return
         self._running = False
-        loss = _field(output, "loss")
-        if isinstance(loss, Tensor) and loss.ndim == 0:
+        loss = _loss(output)
+        if loss is not None:
             loss = loss.detach().float()
             self.loss_sum = loss if self.loss_sum is None else self.loss_sum + loss
             self.losses += 1
@@ -107,7 +124,8 @@ class Forward:
             self.output_width = logits.shape[-1] if isinstance(logits, Tensor) and logits.ndim >= 2 else None
 
     def _piece(self, module: nn.Module, *_: Any) -> None:
-        if not self._running and module.training and torch.is_grad_enabled() and not in_backward():
+        training = (module.training or self._lenient) and torch.is_grad_enabled()
+        if training and not self._running and not in_backward():
             self.whole, self.output_width = False, None
 
 
@@ -127,6 +145,22 @@ def _redirected(module: nn.Module) -> bool:
 
 def _field(output: Any, name: str) -> Any:
     return output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
+
+
+def _loss(output: Any) -> Tensor | None:
+    """What a forward calls its loss, or returns as a scalar alone or before all else."""
+    first = output[0] if isinstance(output, tuple) and output else output
+    loss = first if isinstance(first, Tensor) and first.is_floating_point() else _field(output, "loss")
+    return loss if isinstance(loss, Tensor) and loss.ndim == 0 else None
+
+
+def _exported() -> bool:
+    """True in a forward that is traced for use elsewhere: what we do in it would go there too."""
+    return _is_tracing() or _is_exporting()
+
+
+_is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
+_is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", _is_tracing)  # since torch 2.7
 
 
 def in_backward() -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp import grad_scaler
 from torch.autograd import Variable
 
 from stabmon.records import Site
@@ -31,7 +34,7 @@ class Groups:
         present = [(i, _dense(t)) for i, t in enumerate(tensors) if t is not None]
         if not present:
             return torch.full((len(self.sites),), torch.nan, device=self.device)
-        norms = torch._foreach_norm([t for _, t in present], 2, dtype=torch.float32)
+        norms = _norms([t for _, t in present])
         if self._scattered:
             norms = tuple(norm.to(self.device) for norm in norms)
         squares = torch.stack(norms).square()
@@ -46,6 +49,27 @@ class Groups:
             empty = [0.0 if i in set(blocks) else float("nan") for i in range(len(self.sites))]
             self._index[present] = torch.tensor(blocks).to(self.device), torch.tensor(empty).to(self.device)
         return self._index[present]
+
+
+def _loss_scale() -> Tensor | None:
+    """That of the GradScaler that is calling: it does not make itself known to the optimizer.
+
+    Only its own frames' locals are looked at: those of a user's would be kept alive by looking (before Python 3.13).
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == grad_scaler.__file__:
+            scaler = frame.f_locals.get("self")
+            return scaler._scale if isinstance(scaler, grad_scaler.GradScaler) else None
+        frame = frame.f_back
+    return None
+
+
+def _norms(tensors: list[Tensor]) -> list[Tensor] | tuple[Tensor, ...]:
+    """float32 scalars. Halves are added up in float32; torch refuses that for what is wider."""
+    if any(t.dtype == torch.float64 or t.is_complex() for t in tensors):
+        return [torch.linalg.vector_norm(t).float() for t in tensors]
+    return torch._foreach_norm(tensors, 2, dtype=torch.float32)
 
 
 def _dense(tensor: Tensor) -> Tensor:
@@ -66,7 +90,7 @@ class Gradients:
         self._due = Due(layers=True)
         self._squares: Tensor | None = None
         self._error: Exception | None = None
-        self._queued = False
+        self._queued = self._of_backward = False
         hook = Hook(self._accumulated, self._fail)
         self._handles = [p.register_post_accumulate_grad_hook(hook) for p in groups.parameters if p.requires_grad]
 
@@ -78,9 +102,16 @@ class Gradients:
         self._squares = None
 
     def before_step(self) -> None:
-        """Called before the optimizer steps: where no backward's end was seen (compiled autograd), read here."""
-        if self._squares is None:
-            self._measure()
+        """Called before the optimizer steps: where no backward's end was seen (compiled autograd), read here; what was
+        read of a loss that a GradScaler had scaled is scaled back."""
+        try:
+            if self._squares is None:
+                self._measure()
+            elif self._of_backward and (scale := _loss_scale()) is not None:
+                self._squares = self._squares / scale.to(self._squares.device, non_blocking=True).square()
+            self._of_backward = False  # optimizers that call each other scale back once
+        except Exception as error:  # it is not the caller's failure
+            self._error = error
 
     def read(self) -> Tensor:
         if self._error is not None:
@@ -113,6 +144,7 @@ class Gradients:
         self._queued = False
         try:
             self._measure()
+            self._of_backward = True
         except Exception as error:  # it would come out of the user's backward()
             self._error = error
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -26,10 +27,18 @@ from stabmon.taps.pack import Pack
 from stabmon.taps.updates import Updates
 
 _log = logging.getLogger("stabmon")
+_Result = TypeVar("_Result")
 _HOST: Sequence[tuple[str, Site]] = tuple(
     (statistic, Site("")) for statistic in ("step_seconds", "monitor_seconds", "eval_loss")
 )
 """What the caller knows of a step by itself."""
+
+
+_UNWATCHED = ". No forward of this model with gradients was seen at all: is it the one that the loop trains?"
+_COMPILED = (
+    ". A compiled graph of before stabmon was attached does not know of it: make the Monitor before the first forward, "
+    "or call torch._dynamo.reset() before it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +81,8 @@ class Instruments:
             model, groups, self._forward.take_first, lambda: self._first_targets, self._updates.weights_before
         )
         self._taps: list[Tap] = [self._loss, self._norms, self._gradients, self._updates, self._output]
-        self._alive = list(self._taps)
         self.baselines = Baselines(self._forward)
+        self._failed: set[str] = set()
         self._first_targets: Tensor | None = None
         self._parameters = list(parameters)
         self._blocks = blocks
@@ -90,8 +99,8 @@ class Instruments:
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of the taps."""
-        return [tap.name for tap in self._taps]
+        """Names of what may fail."""
+        return [*(tap.name for tap in self._taps), self.baselines.name]
 
     @property
     def dropped(self) -> int:
@@ -101,8 +110,9 @@ class Instruments:
     def arm(self, due: Due) -> None:
         """Prepare for the coming step."""
         self._forward.new_step()
-        for tap in self._alive:
-            tap.arm(due)
+        for tap in self._taps:
+            if tap.name not in self._failed:
+                tap.arm(due)
 
     def collect(
         self, step: int, loss: Tensor | float | None, targets: Tensor | None, host: tuple[float, ...]
@@ -112,12 +122,13 @@ class Instruments:
         self._loss.give(loss)
         if self._layout is None and targets is not None:
             self._first_targets = targets.detach().clone()
-        values = {tap.name: self._read(tap, step, now) for tap in tuple(self._alive)}
+        values = {tap.name: self._guarded(tap, tap.read, step, now) for tap in self._taps}
         if self._layout is None:
             self._settle()
         assert self._layout is not None
         row = torch.cat([self._or_nan(tap, values.get(tap.name)) for tap in self._taps])
-        self._pack.ship(_Ticket(step, now, host, self._layout), row, self.baselines.targets(targets))
+        found = self._guarded(self.baselines, partial(self.baselines.targets, targets), step, now)
+        self._pack.ship(_Ticket(step, now, host, self._layout), row, found)
         return self.arrived()
 
     def arrived(self, wait: bool = False) -> list[Snapshot]:
@@ -125,7 +136,9 @@ class Instruments:
         snapshots = []
         for ticket, values, targets in self._pack.arrived(wait):
             host = np.array(ticket.host, dtype=np.float32)
-            whole = np.concatenate((values, self.baselines.score(targets), host))
+            score = partial(self.baselines.score, targets)
+            scored = self._guarded(self.baselines, score, ticket.step, ticket.time)
+            whole = np.concatenate((values, self.baselines.nothing if scored is None else scored, host))
             snapshots.append(Snapshot(ticket.step, ticket.time, whole, ticket.layout))
         return snapshots
 
@@ -135,15 +148,17 @@ class Instruments:
             tap.detach()
         self._forward.detach()
 
-    def _read(self, tap: Tap, step: int, now: float) -> Tensor | None:
+    def _guarded(self, part: Tap | Baselines, read: Callable[[], _Result], step: int, now: float) -> _Result | None:
+        """What the part reads; None, once and for all, from the time that it fails."""
+        if part.name in self._failed:
+            return None
         try:
-            return tap.read()
+            return read()
         except Exception as error:
-            _log.exception("stabmon: %s failed at step %d and is dropped; training goes on", tap.name, step)
-            self._alive.remove(tap)
-            tap.detach()
-            detail = {"part": tap.name, "error": type(error).__name__}
-            self.failures.append(Event(step, now, PART_FAILED, detail))
+            _log.exception("stabmon: %s failed at step %d and is dropped; training goes on", part.name, step)
+            self._failed.add(part.name)
+            part.detach()
+            self.failures.append(Event(step, now, PART_FAILED, {"part": part.name, "error": type(error).__name__}))
             return None
 
     def _or_nan(self, tap: Tap, values: Tensor | None) -> Tensor:
@@ -155,7 +170,10 @@ class Instruments:
         self._widths = {name: len(found) for name, found in columns.items()}
         norms = self._norms.sites
         if unseen := self._norms.unseen:
-            _log.warning("stabmon: not called in the first step's forward, so not watched: %s", ", ".join(unseen))
+            why = "" if norms else _UNWATCHED if self._forward.root is None else _COMPILED
+            _log.warning(
+                "stabmon: not called in the first step's forward, so not watched: %s%s", ", ".join(unseen), why
+            )
         if not self._forward.whole:
             _log.warning("stabmon: the loop calls the model in pieces, so the output change of an update is not read")
         groups = group_parameters(self._parameters, self._blocks, norms)

@@ -21,11 +21,11 @@ from stabmon.taps.hooks import Hook, spent
 MAX_TOKENS = 256
 """Tokens that similarity and context share are computed on, spread over the batch."""
 PER_NORM = ("norm_input_msq", "norm_input_var", "norm_gain", "token_similarity")
-_COUNT, _SHARE = 0, 1 + len(PER_NORM)
+_COUNTS = 3
 
 
 class Norms:
-    """Means over the micro-batches of a step, added up on the device in one small matrix [norm, count + statistics].
+    """Means over the micro-batches of a step, added up on the device in one small matrix [norm, counts + statistics].
 
     The last norm is read in every step, the others in steps where layers are due.
     """
@@ -36,12 +36,13 @@ class Norms:
         self._norms = {norm.name: norm for norm in norms}
         self._blocks = blocks
         self._forward = forward
-        self._sums = torch.zeros(len(norms), _SHARE + 1, device=device)
+        self._sums = torch.zeros(len(norms), _COUNTS + len(PER_NORM) + 1, device=device)
         self._row = {norm.name: i for i, norm in enumerate(norms)}
         self._called: list[str] = []
         self._last: str | None = None
         self._due = Due(layers=True)
         self._error: Exception | None = None
+        forward.forget = self._forget
         self._handles = [
             norm.module.register_forward_pre_hook(Hook(self._hook(norm), self._fail), with_kwargs=True)
             for norm in norms
@@ -77,9 +78,10 @@ class Norms:
         if not self._called:
             return self._sums.new_full((2,), torch.nan)
         sums = self._sums[[self._row[name] for name in self._called]]
-        means = sums[:, 1:] / sums[:, :1]  # 0/0: not read
-        means = torch.where((sums[:, :1] > 0) & ~means.isfinite(), torch.inf, means)
-        final = torch.stack((means[-1, 0], means[-1, _SHARE - 1]))
+        counts = torch.cat((sums[:, :1].expand(-1, 3), sums[:, 1:_COUNTS]), dim=1)
+        means = sums[:, _COUNTS:] / counts  # 0/0: not read
+        means = torch.where((counts > 0) & ~means.isfinite(), torch.inf, means)
+        final = torch.stack((means[-1, 0], means[-1, -1]))
         layers = means[:, : len(PER_NORM)].T.reshape(-1)
         return torch.cat((layers if self._due.layers else torch.full_like(layers, torch.nan), final))
 
@@ -87,6 +89,10 @@ class Norms:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+
+    def _forget(self) -> None:
+        self._called.clear()
+        self._sums.zero_()
 
     def _fail(self, error: Exception) -> None:
         self._error = error
@@ -101,6 +107,8 @@ class Norms:
                     self._called.remove(norm.name)  # the latest call counts: a shared norm ends where it was last
                 self._called.append(norm.name)
             x = args[0] if args else next(iter(kwargs.values()))
+            if x.numel() == 0:
+                return
             # A clock would break a compiled graph.
             with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else spent:
                 row = measure(norm, x.detach(), self._due.layers, last)
@@ -110,27 +118,31 @@ class Norms:
 
 
 def measure(norm: Norm, x: Tensor, layers: bool = True, share: bool = True) -> Tensor:
-    """float32 [1, norm_input_msq, norm_input_var, norm_gain, token_similarity, context_share] of one norm input.
+    """float32 [counts, norm_input_msq, norm_input_var, norm_gain, token_similarity, context_share] of one norm input.
 
-    norm_gain is the tangential factor of the norm's Jacobian, rms(gamma)/sqrt(var+eps) (Xiong et al. 2020, Lemma 3).
-    context_share is that of the norm's output, on at most 256 tokens. 0 where a reading is not asked for: without
-    `layers` all between norm_input_msq and context_share.
+    Three counts: 1 for what any input has, 1 for what takes two tokens (token_similarity), 1 for what takes an output
+    beside 0 (context_share). norm_gain is the tangential factor of the norm's Jacobian, rms(gamma)/sqrt(var+eps)
+    (Xiong et al. 2020, Lemma 3). context_share is that of the norm's output, on at most 256 tokens. 0 where a reading
+    is not asked for: without `layers` all between norm_input_msq and context_share.
     """
     x_ND = x.float().reshape(-1, norm.width or x.shape[-1])
     gamma, beta = norm.gamma(), norm.beta()
     unit_ND = _normalised(norm, _spread(x_ND, MAX_TOKENS))
     zero = x_ND.new_zeros(())
+    several = zero + (x_ND.shape[0] > 1)
     if layers:
         square, var_N = _moments(x_ND, norm.centred)
         gain = torch.rsqrt(var_N + norm.eps).mean()
         gain = gain if gamma is None else gain * gamma.square().mean().sqrt()
-        row = [torch.ones_like(zero), square, var_N.mean(), gain, similarity(unit_ND)]
+        row = [square, var_N.mean(), gain, similarity(unit_ND) if x_ND.shape[0] > 1 else zero]
     else:
-        row = [torch.ones_like(zero), _msq(x_ND).mean(), zero, zero, zero]
-    if share:
-        out_ND = unit_ND if gamma is None else unit_ND * gamma
-        return torch.stack([*row, context_share(out_ND if beta is None else out_ND + beta)])
-    return torch.stack([*row, zero])
+        row = [_msq(x_ND).mean(), zero, zero, zero]
+    if not share:
+        return torch.stack([zero + 1, several, zero, *row, zero])
+    out_ND = unit_ND if gamma is None else unit_ND * gamma
+    out_ND = out_ND if beta is None else out_ND + beta
+    readable = several * out_ND.any()
+    return torch.stack([zero + 1, several, readable, *row, context_share(out_ND).where(readable > 0, 0)])
 
 
 def _moments(x_ND: Tensor, centred: bool) -> tuple[Tensor, Tensor]:

@@ -47,7 +47,7 @@ class Window:
     @staticmethod
     def of(call: Call, max_tokens: int) -> Window:
         """Batch and time are the sizes of the first integer [B, T], else of the first [B, T, D], else time is 1."""
-        batch, time = _grid([*_tensors(call.args), *_tensors(call.kwargs)])
+        batch, time = _grid([*tensors_in(call.args), *tensors_in(call.kwargs)])
         return Window(batch, time, min(batch, max(1, max_tokens // max(1, time))), min(time, max_tokens))
 
     def cut(self, tensor: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def affordable(call: Call) -> int:
 
     A probe takes two forwards and one backward, 4/3 of what a step takes for as many tokens.
     """
-    batch, time = _grid([*_tensors(call.args), *_tensors(call.kwargs)])
+    batch, time = _grid([*tensors_in(call.args), *tensors_in(call.kwargs)])
     return min(512, max(128, batch * time // 32))
 
 
@@ -102,7 +102,8 @@ class Output:
     loss: Tensor | None
     """Scalar: the model's own loss, else cross entropy with the given targets, else None."""
     slope: Tensor | None
-    """Scalar: gradient of the loss times (toward - parameters). None without a loss or a `toward`."""
+    """Scalar: gradient of the loss times (toward - parameters). None without a loss or a `toward`, or under
+    re-entrant checkpointing."""
     exact: bool
     """Whether parameters and logits are at least float32; otherwise a difference of outputs is mostly rounding."""
 
@@ -144,15 +145,19 @@ class Probe:
 
     def _evaluate(self, leaves: Mapping[str, Tensor], toward: Mapping[str, Tensor] | None) -> Output:
         returned = (self._call.module or self._model)(*self._call.args, **self._call.kwargs)
-        logits, loss = _logits(returned), _loss(returned)
-        if loss is None and logits is not None and self._targets is not None:
-            loss = _cross_entropy(logits, self._targets)
+        logits, loss = _logits(returned), self._loss(returned)
         return Output(
             logits=None if logits is None else _centred(logits),
             loss=None if loss is None else loss.detach(),
             slope=None if loss is None or toward is None else _slope(loss, leaves, toward),
             exact=self._precise and (logits is None or logits.dtype in FULL_PRECISION),
         )
+
+    def _loss(self, returned: Any) -> Tensor | None:
+        logits = _logits(returned)
+        given = None if logits is None or self._targets is None else _cross_entropy(logits, self._targets)
+        # The targets that the loop gave are surer than an unnamed scalar, which may be a part of a loss.
+        return _loss(returned) if given is None or _named(returned, "loss") is not None else given
 
 
 class _Root(nn.Module):
@@ -170,7 +175,13 @@ class _Root(nn.Module):
 def _slope(loss: Tensor, leaves: Mapping[str, Tensor], toward: Mapping[str, Tensor]) -> Tensor | None:
     if not (leaves and loss.requires_grad):
         return None
-    gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    try:
+        gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    except RuntimeError as error:
+        # Re-entrant checkpointing allows `backward` alone, which would add to the model's own gradients.
+        if "checkpoint" not in str(error).lower():
+            raise
+        return None
     parts = [
         (gradient * (toward[name].detach() - leaf.detach())).sum().to(loss.device)
         for gradient, (name, leaf) in zip(gradients, leaves.items(), strict=True)
@@ -197,7 +208,7 @@ def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor | None:
 def _logits(returned: Any) -> Tensor | None:
     named = _named(returned, "logits")
     return next(
-        (t for t in _tensors((named, returned)) if t.is_floating_point() and t.ndim > 1 and t.shape[-1] > 1), None
+        (t for t in tensors_in((named, returned)) if t.is_floating_point() and t.ndim > 1 and t.shape[-1] > 1), None
     )
 
 
@@ -205,7 +216,7 @@ def _loss(returned: Any) -> Tensor | None:
     named = _named(returned, "loss")
     # A mapping's unnamed scalars may be parts of a loss; a tuple's first one is the loss (HF tuples, nanoGPT).
     found = (named,) if named is not None or isinstance(returned, Mapping) else returned
-    scalars = (t for t in _tensors(found) if t.is_floating_point() and t.ndim < 2 and t.numel() == 1)
+    scalars = (t for t in tensors_in(found) if t.is_floating_point() and t.ndim < 2 and t.numel() == 1)
     return next((t.reshape(()) for t in scalars), None)
 
 
@@ -225,16 +236,17 @@ def _grid(tensors: list[Tensor]) -> tuple[int, int]:
     return next((t.shape[0] for t in tensors if t.ndim), 1), 1
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """All tensors in tuples, lists, mappings and dataclasses."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
-        yield from _tensors(tuple(value.values()))
+        yield from tensors_in(tuple(value.values()))
     elif isinstance(value, tuple | list):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_in(item)
     elif is_dataclass(value) and not isinstance(value, type):
-        yield from _tensors(tuple(getattr(value, field.name) for field in fields(value)))
+        yield from tensors_in(tuple(getattr(value, field.name) for field in fields(value)))
 
 
 def _map(change: Callable[[Tensor], Tensor], value: Any) -> Any:

@@ -24,17 +24,21 @@ _ROUNDING: tuple[tuple[Any, str, Any], ...] = (
     else ((_backends.cuda.matmul, "allow_tf32", False), (_backends.cudnn, "allow_tf32", False))
 )
 
+_MODULE = frozenset(vars(nn.Module()))
+"""Attributes that every module has."""
+
 
 @contextmanager
 def undisturbed(model: nn.Module, called: nn.Module | None = None) -> Iterator[None]:
     """Eval mode, eager, full float32, no autocast; afterwards all is as it was, also after an exception.
 
     `called` is the module whose forward will be called, if it isn't the model. Parameters and buffers are the
-    caller's business (`torch.func.functional_call`), and so is what a forward changes inside a list or dict.
+    caller's business (`torch.func.functional_call`).
     """
     with ExitStack() as stack:
         stack.enter_context(_random_states_kept(model))
         stack.enter_context(_attributes_kept(model))
+        stack.enter_context(_contents_kept(model))
         stack.enter_context(_full_float32())
         stack.enter_context(torch.autocast(device_of(model).type, enabled=False))
         stack.enter_context(_eager())
@@ -63,6 +67,25 @@ def _attributes_kept(model: nn.Module) -> Iterator[None]:
             for name in attributes.keys() - before.keys():
                 del attributes[name]
             attributes.update({k: v for k, v in before.items() if k not in attributes or attributes[k] is not v})
+
+
+@contextmanager
+def _contents_kept(model: nn.Module) -> Iterator[None]:
+    """So is what is inside attributes of its own: losses gathered in a list, a generator's state."""
+    own = [v for m in model.modules() for name, v in vars(m).items() if name not in _MODULE]
+    lists = [(v, list(v)) for v in own if type(v) is list]
+    mappings = [(v, dict(v)) for v in own if type(v) is dict]
+    generators = [(v, v.get_state()) for v in own if isinstance(v, torch.Generator)]
+    try:
+        yield
+    finally:
+        for items, before in lists:
+            items[:] = before
+        for mapping, entries in mappings:
+            mapping.clear()
+            mapping.update(entries)
+        for generator, state in generators:
+            generator.set_state(state)
 
 
 @contextmanager
