@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -52,9 +53,14 @@ class Monitor:
         start_step: int = 0,
         **settings: Any,
     ) -> None:
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model={type(model).__name__}: must be the torch.nn.Module that is trained")
+        if not isinstance(start_step, int) or start_step < 0:
+            raise ValueError(f"start_step={start_step!r}: must be a whole number, 0 or more: the steps taken so far")
         chosen = Settings.of(**settings)
         self._session: Session | None = None
         self._closed = self._should_stop = False
+        self._process = os.getpid()
         act = self._action(chosen.on_alert)
         if not chosen.disabled and _rank() == 0:
             judges = default_detectors() if detectors is None else list(detectors)
@@ -120,11 +126,23 @@ class Monitor:
 
     def evaluated(self, loss: float) -> None:
         """Tell that an evaluation has ended with this loss; it is recorded as `eval_loss` of the next step."""
-        if self._session is not None and not self._session.closed:
-            self._session.evaluated(float(loss))
+        session = self._session
+        if session is None or session.closed:
+            return
+        try:
+            if loss is None:
+                raise TypeError("loss=None: must be the evaluation's loss, a number")
+            check(loss)
+            session.evaluated(float(loss))
+        except (TypeError, ValueError) as error:
+            if session.step == session.start_step:
+                raise
+            _log.error("stabmon: an evaluation of step %d is not recorded: %s", session.step, error)
 
     def close(self, state: RunState = "finished") -> None:
         """The run is over: record what is under way and the final state, remove every hook. May be called twice."""
+        if os.getpid() != self._process:  # a forked child ends; the run is its parent's
+            return
         self._closed = True
         atexit.unregister(self.close)
         if self._session is not None and not self._session.closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
 import sys
 import time
@@ -36,6 +37,8 @@ RECALL_STEPS = 2000
 KEEP_EVERY = 1000
 """Steps between stores of the n-gram counts, which a resume needs."""
 _LADDER = "ladder"
+_MAX_BYTES = 200
+"""Of a run's name: with a number and `.stabmon-journal` behind it, it is a file's."""
 
 _log = logging.getLogger("stabmon")
 
@@ -202,6 +205,11 @@ def _tell(line: str) -> None:
         sys.stderr.write(f"{line}\n")
 
 
+def _as_name(known: str | None) -> str | None:
+    """A tracker's id as a name of a file inside the folder."""
+    return re.sub(r"[/\\\x00-\x1f]", "-", known).lstrip(".")[:_MAX_BYTES] if known else None
+
+
 def _name(folder: Path, given: str | None, start_step: int) -> tuple[str, bool]:
     """The run's name, and whether its run log is there and gone on with.
 
@@ -209,6 +217,10 @@ def _name(folder: Path, given: str | None, start_step: int) -> tuple[str, bool]:
     later is the given one's continuation, or without a name that of the folder's latest.
     """
     known = given or next((os.environ[v] for v in ("WANDB_RUN_ID", "SLURM_JOB_ID") if os.environ.get(v)), None)
+    known = known if given else _as_name(known)
+    if known and len(known.encode()) > _MAX_BYTES:
+        size = len(known.encode())
+        raise ValueError(f"run={known!r}: has {size} bytes; give the run a shorter name, of {_MAX_BYTES} at most")
     if start_step:
         log = path_of(folder, known) if known else newest(folder)
         if log is not None and log.exists():

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import UninitializedParameter
 from torch.optim import Optimizer
 
 from stabmon.records import PART_FAILED, Event, Layout, Site, Snapshot
@@ -188,6 +189,8 @@ def _held(model: nn.Module, optimizers: Iterable[Optimizer]) -> dict[str, nn.Par
     """The model's trainable parameters that an optimizer holds, by name; ValueError when there is none."""
     ids = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
     found = {name: p for name, p in model.named_parameters() if p.requires_grad and id(p) in ids}
+    if lazy := [name for name, p in found.items() if isinstance(p, UninitializedParameter)]:
+        raise ValueError(f"model: {lazy[0]} has no shape yet; call the model once before making the Monitor")
     if not found:
         raise ValueError(
             f"optimizer: holds none of the {sum(1 for _ in model.parameters())} parameters of "
