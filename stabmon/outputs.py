@@ -45,7 +45,10 @@ def _trackers(log_to: Any) -> Callable[[Run, Path], Sequence[Tracker]]:
     if log_to == "trainer":
         raise ValueError("log_to='trainer': a plain loop has no trainer; pass your tracker, such as a W&B run")
     if log_to == "tensorboard":
-        from torch.utils.tensorboard import SummaryWriter  # here, since it needs a package that few runs have
+        try:
+            from torch.utils.tensorboard import SummaryWriter  # here, since it needs a package that few runs have
+        except ModuleNotFoundError:
+            raise ValueError("log_to='tensorboard' needs the package tensorboard: pip install tensorboard") from None
 
         return lambda run, folder: [TensorBoard(SummaryWriter(folder / "tensorboard" / run.name))]
     found = trackers_of(log_to)

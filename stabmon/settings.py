@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
+_log = logging.getLogger("stabmon")
 _PREFIX = "STABMON_"
 _ON_ALERT = ("log", "checkpoint", "stop")
 _SECRET = ("slack", "token")
@@ -90,16 +93,32 @@ class Settings(BaseSettings):
 
         ValueError: a name that is no setting, or a value that is not allowed; it says which, and what to do.
         """
+        _warn_of_slips()
         unknown = [name for name in given if name not in cls.model_fields]
         if unknown:
             raise ValueError(_unknown(unknown[0]))
         try:
             return cls(**given)
         except SettingsError as error:
-            raise ValueError(f"{error}; lists are written as JSON there, such as '[\"decoder.*\"]'") from None
+            found = next((name for name in cls.model_fields if f'"{name}"' in str(error)), "?")
+            variable = _PREFIX + found.upper()
+            raise ValueError(
+                f"environment variable {variable}={os.environ.get(variable)} is not allowed: lists are written as JSON "
+                "there, such as '[\"decoder.*\"]'"
+            ) from None
         except ValidationError as error:
             wrong = {str(e["loc"][0]): e["input"] for e in error.errors()}
             raise ValueError("; ".join(_refusal(name, value, given) for name, value in wrong.items())) from None
+
+
+def _warn_of_slips() -> None:
+    """A variable that is no setting may be another program's, so it is not refused."""
+    for variable in os.environ:
+        name = variable.removeprefix(_PREFIX).lower()
+        if variable.startswith(_PREFIX) and name not in Settings.model_fields:
+            near = get_close_matches(name, Settings.model_fields, n=1)
+            guess = f"; did you mean {_PREFIX}{near[0].upper()}?" if near else ""
+            _log.warning("stabmon: environment variable %s is no setting and does nothing%s", variable, guess)
 
 
 def _unknown(name: str) -> str:

@@ -313,3 +313,11 @@ def test_of_each_blob_the_newest_two_are_kept(tmp_path: Path) -> None:
     assert read(tmp_path / "r.stabmon").blob("other") is None
     with sqlite3.connect(tmp_path / "r.stabmon") as db:
         assert db.execute("SELECT step FROM blobs ORDER BY step").fetchall() == [(2,), (3,)]
+
+
+def test_a_copy_of_a_living_run_log_without_its_wal_file_can_be_read(tmp_path: Path) -> None:
+    path, copy = tmp_path / "r.stabmon", tmp_path / "copy.stabmon"
+    writer = RunLogWriter(path, RUN)
+    copy.write_bytes(path.read_bytes())
+    assert (read(copy).run, steps_on_disk(copy)) == (RUN, [])
+    writer.close("finished")

@@ -106,5 +106,15 @@ def test_a_list_in_the_environment_is_json_and_what_is_not_is_refused(monkeypatc
     monkeypatch.setenv("STABMON_INCLUDE", '["a.*", "b"]')
     assert Settings.of().include == ("a.*", "b")
     monkeypatch.setenv("STABMON_INCLUDE", "a.*")
-    with pytest.raises(ValueError, match=r"include.*JSON"):
+    with pytest.raises(ValueError, match=r"STABMON_INCLUDE=a\.\*.*JSON"):
         Settings.of()
+
+
+def test_a_slip_in_the_environment_is_told_with_the_nearest_name(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("STABMON_DISABLE", "1")
+    assert not Settings.of().disabled
+    assert [r.getMessage() for r in caplog.records] == [
+        "stabmon: environment variable STABMON_DISABLE is no setting and does nothing; did you mean STABMON_DISABLED?"
+    ]

@@ -85,4 +85,6 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
                 )
             yield db
     except sqlite3.DatabaseError as error:
-        raise ValueError(f"{path} is not a readable stabmon run log: {error}") from error
+        raise ValueError(
+            f"{path} is not a readable stabmon run log: {error}. Of a run that still trains, copy its -wal file as well"
+        ) from error

@@ -17,6 +17,8 @@ from stabmon.runlog.encoding import SCHEMA, dump, dump_layout, to_blob
 _COMMIT_SECONDS = 1.0
 _BUSY_SECONDS = 0.05
 """Training waits no longer than this for a reader; what could not be committed goes with the next commit."""
+_WAL_PAGES = 64
+"""Pages in the -wal file (4 KB each) after which they go into the run log itself."""
 _LOCAL = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs", "apfs", "hfs"}
 """File systems on which write-ahead logging is safe: its shared memory needs one machine."""
 
@@ -41,6 +43,7 @@ class RunLogWriter:
         self._db = sqlite3.connect(path, timeout=_BUSY_SECONDS, check_same_thread=False)
         self._db.execute(f"PRAGMA journal_mode = {'WAL' if _is_local(path.parent) else 'TRUNCATE'}")
         self._db.execute("PRAGMA synchronous = NORMAL")
+        self._db.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
         self._layout: Layout | None = None
         self._segment = 0
         self._row = 0
@@ -50,6 +53,8 @@ class RunLogWriter:
         else:
             self._branch(resume_at)
         self._db.commit()
+        # Whoever copies the file without its -wal gets a run log, if one that ends a little earlier.
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._committed = clock()
 
     def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event]) -> None:

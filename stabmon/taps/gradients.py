@@ -16,6 +16,8 @@ from stabmon.records import Site
 from stabmon.taps import Due
 from stabmon.taps.hooks import Hook, spent
 
+LARGE = 1 << 16
+
 
 class Groups:
     """Parameters by block: sums one number per parameter into one per block, on the device."""
@@ -69,7 +71,16 @@ def _norms(tensors: list[Tensor]) -> list[Tensor] | tuple[Tensor, ...]:
     """float32 scalars. Halves are added up in float32; torch refuses that for what is wider."""
     if any(t.dtype == torch.float64 or t.is_complex() for t in tensors):
         return [torch.linalg.vector_norm(t).float() for t in tensors]
-    return torch._foreach_norm(tensors, 2, dtype=torch.float32)
+    return torch._foreach_norm([_by_rows(t) for t in tensors], 2, dtype=torch.float32)
+
+
+def _by_rows(tensor: Tensor) -> Tensor:
+    """The norms of a large tensor's rows, which have its norm: a CPU adds up one long float32 sum with an error of
+    7e-4 at 16 million values, rows and then their norms with 1e-7."""
+    if tensor.device.type != "cpu" or tensor.numel() < LARGE or tensor.ndim < 2:
+        return tensor
+    rows: Tensor = torch.linalg.vector_norm(tensor, dim=-1, dtype=torch.float32)
+    return rows
 
 
 def _dense(tensor: Tensor) -> Tensor:

@@ -110,3 +110,11 @@ def test_frozen_and_sparse_parameters() -> None:
     dense = model["a"].weight.grad.to_dense()
     assert read(tap)["a"] == pytest.approx(float(dense.square().sum()), rel=1e-6)
     assert read(tap)["b"] == pytest.approx(float(model["b"].weight.grad.square().sum()), rel=1e-6)
+
+
+def test_large_tensors_are_exact_to_1e_6() -> None:
+    torch.manual_seed(0)
+    model = nn.ModuleDict({"a": nn.Embedding(4096, 1024), "b": nn.Linear(4, 4)})
+    found = groups(model).sum_of_squares([p.detach() for p in model.parameters()])
+    exact = model["a"].weight.detach().double().square().sum()
+    assert float(found[0]) == pytest.approx(float(exact), rel=1e-6)
