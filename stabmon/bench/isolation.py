@@ -25,15 +25,17 @@ def own_settings() -> Iterator[None]:
 
 @contextmanager
 def failures_raised() -> Iterator[None]:
-    """RuntimeError at the end if a part failed meanwhile: it was dropped, so its cost was not measured. Alerts of the
-    measured trainings go nowhere."""
+    """RuntimeError at the end if a part failed meanwhile: it was dropped, so its cost was not measured. Alerts and
+    addresses of the measured trainings go nowhere."""
     failed = _Failures()
-    handlers, propagates = _log.handlers, _log.propagate
+    handlers, propagates, level = _log.handlers, _log.propagate, _log.level
     _log.handlers, _log.propagate = [failed], False
+    _log.setLevel(logging.WARNING)
     try:
         yield
     finally:
         _log.handlers, _log.propagate = handlers, propagates
+        _log.setLevel(level)
     if failed.first:
         raise RuntimeError(f"a part of stabmon failed while it was measured: {failed.first}")
 
