@@ -111,7 +111,7 @@ def overhead(
     device: Annotated[str, typer.Option(help="Where to train: cpu, cuda, mps.")] = "cpu",
     as_json: _Json = False,
 ) -> None:
-    """What a training step costs with stabmon, against the same step without it. Takes about three minutes."""
+    """What a training step costs with stabmon, against the same step without it. Takes about five minutes."""
     with _for_users():
         with _torch_needed("bench"):
             from stabmon.bench.overhead import overhead as run
