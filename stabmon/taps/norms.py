@@ -40,6 +40,8 @@ class Norms:
         self._row = {norm.name: i for i, norm in enumerate(norms)}
         self._called: list[str] = []
         self._last: str | None = None
+        self._order: Tensor | None = None
+        """Rows of the norms in forward order, kept on the device: to bring them there is to wait for it."""
         self._due = Due(layers=True)
         self._error: Exception | None = None
         forward.forget = self._forget
@@ -61,6 +63,7 @@ class Norms:
     def settle(self) -> None:
         """After the first step: the order is known, and with it the last norm."""
         self._last = self._called[-1] if self._called else None
+        self._order = self._forward_order()
 
     def columns(self) -> Sequence[tuple[str, Site]]:
         sites = self.sites.values()
@@ -77,7 +80,8 @@ class Norms:
             raise self._error
         if not self._called:
             return self._sums.new_full((2,), torch.nan)
-        sums = self._sums[[self._row[name] for name in self._called]]
+        order = self._forward_order() if self._order is None else self._order
+        sums = self._sums.index_select(0, order)
         counts = torch.cat((sums[:, :1].expand(-1, 3), sums[:, 1:_COUNTS]), dim=1)
         means = sums[:, _COUNTS:] / counts  # 0/0: not read
         means = torch.where((counts > 0) & ~means.isfinite(), torch.inf, means)
@@ -89,6 +93,10 @@ class Norms:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+
+    def _forward_order(self) -> Tensor:
+        rows = [self._row[name] for name in self._called]
+        return torch.tensor(rows, dtype=torch.long, device=self._sums.device)
 
     def _forget(self) -> None:
         self._called.clear()

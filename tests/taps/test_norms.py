@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from stabmon.taps import Due
@@ -182,3 +185,26 @@ def test_readings_leave_gradients_bit_identical() -> None:
         model(inputs().requires_grad_()).square().sum().backward()
         gradients.append([p.grad for p in model.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+def test_reading_brings_nothing_from_the_host_to_the_device_after_the_first_step() -> None:
+    class Operations(TorchDispatchMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.names: set[str] = set()
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.names.add(func.overloadpacket.__name__)
+            return func(*args, **(kwargs or {}))
+
+    model = Net()
+    tap = attach(model)
+    model(inputs())
+    with Operations() as first:
+        tap.read()
+    tap.settle()
+    with Operations() as later:
+        tap.read()
+    # `lift_fresh` is a tensor made of Python numbers: on a GPU, a copy that is waited for.
+    assert "lift_fresh" in first.names
+    assert "lift_fresh" not in later.names
