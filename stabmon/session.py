@@ -66,7 +66,7 @@ class Session:
         self._settings = settings
         dense = 0 if subject.start_step else settings.dense_steps
         self._schedule = Schedule(settings.every, settings.probe_every, dense)
-        self._instruments = Instruments(subject.model, subject.optimizers, settings.include, settings.exclude)
+        self._instruments = Instruments(subject.model, subject.optimizers, settings)
         try:
             self._open(subject)
         except BaseException:

@@ -6,7 +6,7 @@ import logging
 import os
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
@@ -29,6 +29,8 @@ class Settings(BaseSettings):
     """Steps between readings of the output change on the fixed probe."""
     dense_steps: int = Field(50, ge=0, description="a whole number of steps, 0 or more")
     """Everything is read every step for this many steps, in a run that starts at step 0."""
+    level: Literal["light", "standard", "deep"] = Field("light", description="'light', 'standard' or 'deep'")
+    """How much is read: each level reads what the one before it does, and more."""
     include: tuple[str, ...] = Field(("*",), description="a list of patterns of module names, such as ['decoder.*']")
     """Which norm layers are watched, in shell style."""
     exclude: tuple[str, ...] = Field((), description="a list of patterns of module names, such as ['*.q_norm']")

@@ -17,6 +17,7 @@ def test_the_defaults() -> None:
         "every": 10,
         "probe_every": 50,
         "dense_steps": 50,
+        "level": "light",
         "include": ("*",),
         "exclude": (),
         "folder": None,

@@ -40,6 +40,10 @@ class Tap(Protocol):
         """The finished step's values, float32[len(columns)], on the device; NaN = not read, Inf = not finite."""
         ...
 
+    def weights(self) -> Tensor | float:
+        """How much each value of `read` counts in a mean over ranks, float32[len(columns)]; a number: all alike."""
+        ...
+
     def detach(self) -> None:
         """Remove every hook and forget every tensor."""
         ...

@@ -133,6 +133,9 @@ class Gradients:
         total = squares.nan_to_num(0.0, posinf=torch.inf).sum().reshape(1)
         return torch.cat((squares if self._due.layers else torch.full_like(squares, torch.nan), total))
 
+    def weights(self) -> float:
+        return 1.0
+
     def detach(self) -> None:
         for handle in self._handles:
             handle.remove()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -12,19 +12,19 @@ from typing import TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import UninitializedParameter
 from torch.optim import Optimizer
 
 from stabmon.records import PART_FAILED, Event, Layout, Site, Snapshot
+from stabmon.settings import Settings
 from stabmon.taps import Due, Tap
-from stabmon.taps.anatomy import find_blocks, find_norms, group_parameters, norm_sites, select
+from stabmon.taps.anatomy import group_parameters
 from stabmon.taps.baselines import Baselines
-from stabmon.taps.forward import Forward
-from stabmon.taps.gradients import Gradients, Groups
+from stabmon.taps.gradients import Gradients
+from stabmon.taps.levels import extra_taps
 from stabmon.taps.loss import Loss
-from stabmon.taps.norms import Norms
 from stabmon.taps.output_change import OutputChange
 from stabmon.taps.pack import Pack
+from stabmon.taps.parts import examine
 from stabmon.taps.updates import Updates
 
 _log = logging.getLogger("stabmon")
@@ -58,35 +58,20 @@ class Instruments:
     A tap that fails is logged once, dropped (its values are NaN from then on) and told as an event.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        optimizers: Sequence[Optimizer],
-        include: Sequence[str] = ("*",),
-        exclude: Sequence[str] = (),
-    ) -> None:
-        found = find_norms(model)
-        norms = select(found, include, exclude)
-        parameters = _held(model, optimizers)
-        device = next(iter(parameters.values())).device
-        blocks = find_blocks(model, norms)
-        groups = group_parameters(parameters, blocks, norm_sites([norm.name for norm in norms], blocks))
-        held = Groups(parameters, groups)
-        failed = partial(_log.error, "stabmon: watching the model's forward failed: %r")
-        self._forward = Forward(model, [norm.name for norm in found], failed)
-        self._norms = Norms(norms, blocks, self._forward, device)
-        self._gradients = Gradients(held)
-        self._updates = Updates(held, optimizers, self._gradients.before_step)
+    def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer], settings: Settings) -> None:
+        self._parts = parts = examine(model, optimizers, settings)
+        self._forward, self._norms, device = parts.forward, parts.norm_tap, parts.device
+        gradients = Gradients(parts.groups)
+        updates = Updates(parts.groups, optimizers, gradients.before_step)
         self._loss = Loss(self._forward, device)
-        self._output = OutputChange(
-            model, groups, self._forward.take_first, lambda: self._first_targets, self._updates.weights_before
+        output = OutputChange(
+            model, parts.parameters_of, self._forward.take_first, lambda: self._first_targets, updates.weights_before
         )
-        self._taps: list[Tap] = [self._loss, self._norms, self._gradients, self._updates, self._output]
+        first_four: list[Tap] = [self._loss, self._norms, gradients, updates, output]
+        self._taps = [*first_four, *extra_taps(settings.level, parts)]
         self.baselines = Baselines(self._forward)
         self._failed: set[str] = set()
         self._first_targets: Tensor | None = None
-        self._parameters = list(parameters)
-        self._blocks = blocks
         self._pack = Pack(device)
         self._layout: Layout | None = None
         self._widths: Mapping[str, int] = {}
@@ -96,7 +81,7 @@ class Instruments:
     @property
     def blocks(self) -> Sequence[str]:
         """Names of the model's blocks."""
-        return self._blocks
+        return self._parts.blocks
 
     @property
     def names(self) -> Sequence[str]:
@@ -177,24 +162,9 @@ class Instruments:
             )
         if not self._forward.whole:
             _log.warning("stabmon: the loop calls the model in pieces, so the output change of an update is not read")
-        groups = group_parameters(self._parameters, self._blocks, norms)
+        groups = group_parameters(self._parts.groups.names, self._parts.blocks, norms)
         sites = {site.name: site for site in (*norms.values(), *groups)}
         every = [*(c for found in columns.values() for c in found), *self.baselines.columns, *_HOST]
         self._layout = Layout(tuple((statistic, site.name) for statistic, site in every), tuple(sites.values()))
         self._forward.settle()
         self._norms.settle()
-
-
-def _held(model: nn.Module, optimizers: Iterable[Optimizer]) -> dict[str, nn.Parameter]:
-    """The model's trainable parameters that an optimizer holds, by name; ValueError when there is none."""
-    ids = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
-    found = {name: p for name, p in model.named_parameters() if p.requires_grad and id(p) in ids}
-    if lazy := [name for name, p in found.items() if isinstance(p, UninitializedParameter)]:
-        raise ValueError(f"model: {lazy[0]} has no shape yet; call the model once before making the Monitor")
-    if not found:
-        raise ValueError(
-            f"optimizer: holds none of the {sum(1 for _ in model.parameters())} parameters of "
-            f"model={type(model).__name__}; pass the optimizer that was built from this model's parameters "
-            "(after moving or wrapping it), and the model that it trains"
-        )
-    return found

@@ -42,6 +42,9 @@ class Loss:
             return torch.where(value.isfinite(), value, torch.inf)
         return torch.full((1,), loss if math.isfinite(loss) else math.inf, device=self._device)
 
+    def weights(self) -> float:
+        return 1.0
+
     def detach(self) -> None:
         self._given = None
 

@@ -89,6 +89,9 @@ class Norms:
         layers = means[:, : len(PER_NORM)].T.reshape(-1)
         return torch.cat((layers if self._due.layers else torch.full_like(layers, torch.nan), final))
 
+    def weights(self) -> float:
+        return 1.0
+
     def detach(self) -> None:
         for handle in self._handles:
             handle.remove()

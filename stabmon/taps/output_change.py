@@ -78,6 +78,9 @@ class OutputChange:
             values = torch.stack([found[c].to(values) if c in found else unread for c in columns])
         return values
 
+    def weights(self) -> float:
+        return 1.0
+
     def detach(self) -> None:
         self._probe = None
         self._due = Due()

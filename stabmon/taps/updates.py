@@ -68,6 +68,9 @@ class Updates:
         rest = [_on(device, rate), _on(device, 0.0 if self._stepped else 1.0)]
         return torch.cat((layers, torch.stack(rest)))
 
+    def weights(self) -> float:
+        return 1.0
+
     def detach(self) -> None:
         for handle in self._handles:
             handle.remove()

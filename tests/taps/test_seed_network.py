@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from stabmon.taps import Due
+from stabmon.settings import Settings
 from stabmon.taps.instruments import Instruments
 from tests.taps.seed_network import VOCABULARY, Network, batch
 
@@ -26,7 +27,7 @@ def signals(pre: bool) -> dict[str, np.ndarray]:
         network = Network(pre)
         # The one parameter that each block's gradient norm is wanted of is what the optimizer holds.
         optimizer = torch.optim.SGD([block.down.weight for block in network.blocks], lr=0.0)
-        instruments = Instruments(network, [optimizer])
+        instruments = Instruments(network, [optimizer], Settings.of())
         for step in range(1, BATCHES + 1):
             instruments.arm(DUE)
             tokens, targets = batch()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event as Pause
 from threading import Thread
@@ -16,20 +15,20 @@ from rich.console import Console
 from rich.text import Text
 
 from stabmon import __version__
+from stabmon.cli.benches import bench
+from stabmon.cli.edge import AsJson, for_users, torch_needed
 from stabmon.records import Alert, Event, RunState, Severity, Snapshot
 
 if TYPE_CHECKING:
     from stabmon.server.thread import Server
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-bench = typer.Typer(no_args_is_help=True, help="Measure stabmon on this machine.")
 app.add_typer(bench, name="bench")
 
 LEFTOVERS_SECONDS = 30.0
 """How often `serve` looks for alerts that a run which died could not deliver."""
 
 _STYLES: dict[Severity, str] = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
-_Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, as the last line of the output.")]
 
 
 def main() -> None:
@@ -52,10 +51,10 @@ def _stabmon(
 
 @app.command()
 def replay(
-    run_log: Annotated[Path, typer.Argument(help="A recorded run (*.stabmon).")], as_json: _Json = False
+    run_log: Annotated[Path, typer.Argument(help="A recorded run (*.stabmon).")], as_json: AsJson = False
 ) -> None:
     """Judge a recorded run with the default detectors: the same alerts as live."""
-    with _for_users():
+    with for_users():
         result = _replay(run_log, Console(stderr=as_json, soft_wrap=True))
     if as_json:
         typer.echo(json.dumps(result))
@@ -71,13 +70,13 @@ def demo(
     seed: Annotated[int, typer.Option(help="Of the weights and of the batches.")] = 0,
     device: Annotated[str, typer.Option(help="Where to train: cpu, cuda, mps.")] = "cpu",
     hold: Annotated[bool, typer.Option("--hold", help="Keep serving after the training, until Ctrl-C.")] = False,
-    as_json: _Json = False,
+    as_json: AsJson = False,
     port: Annotated[int | None, typer.Option(help="Of page and /metrics; by default 7466, or any free one.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Of the run log; by default ./stabmon-runs.")] = None,
 ) -> None:
     """Train a small transformer on real text into a stall, and show the alert as it comes."""
-    with _for_users():
-        with _torch_needed("demo"):
+    with for_users():
+        with torch_needed("demo"):
             from stabmon.demo import demo as run
         run(placement, lr, warmup, steps, optimizer, seed, device, hold, as_json, port, folder)
 
@@ -93,52 +92,12 @@ def serve(
     wait: Annotated[bool, typer.Option("--wait", help="Serve even if there is no run yet.")] = False,
 ) -> None:
     """Page, JSON and /metrics for the runs of a folder, while they train or long after. Until Ctrl-C."""
-    with _for_users():
+    with for_users():
         server = _serve(folder, host, port, token, wait)
     try:
         Pause().wait()
     except KeyboardInterrupt:
         server.stop()
-
-
-@bench.command()
-def overhead(
-    pairs: Annotated[int, typer.Option(help="Measurements of each kind of step.")] = 6,
-    layers: Annotated[int, typer.Option(help="Of the GPT that is trained.")] = 2,
-    width: Annotated[int, typer.Option(help="Of it, a multiple of 32.")] = 256,
-    batch: Annotated[int, typer.Option(help="Sequences per step.")] = 32,
-    length: Annotated[int, typer.Option(help="Tokens per sequence.")] = 128,
-    device: Annotated[str, typer.Option(help="Where to train: cpu, cuda, mps.")] = "cpu",
-    as_json: _Json = False,
-) -> None:
-    """What a training step costs with stabmon, against the same step without it. Takes about five minutes."""
-    with _for_users():
-        with _torch_needed("bench"):
-            from stabmon.bench.overhead import overhead as run
-            from stabmon.bench.training import Size
-        run(pairs, Size(layers, width, batch, length, device), as_json)
-
-
-@contextmanager
-def _torch_needed(command: str) -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise ValueError(f"the {command} trains, so it needs PyTorch; pip install 'stabmon[torch]'") from None
-
-
-@contextmanager
-def _for_users() -> Iterator[None]:
-    """A wrong argument or file is one line and exit code 2, without a traceback."""
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        text = (isinstance(error, OSError) and error.strerror) or str(error)
-        named = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
-        typer.echo(f"stabmon: {text}{named}", err=True)
-        raise typer.Exit(2) from None
 
 
 class _Screen:

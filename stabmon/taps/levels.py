@@ -1,0 +1,19 @@
+"""Which taps a level adds to those of `light`, which every run has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stabmon.taps import Tap
+from stabmon.taps.parts import Parts
+
+STANDARD: tuple[Callable[[Parts], Tap], ...] = ()
+"""What `standard` reads beyond `light`."""
+DEEP: tuple[Callable[[Parts], Tap], ...] = ()
+"""What `deep` reads beyond `standard`."""
+
+
+def extra_taps(level: str, parts: Parts) -> list[Tap]:
+    """The taps of `standard` or `deep` that `light` has not."""
+    chosen = {"light": (), "standard": STANDARD, "deep": (*STANDARD, *DEEP)}[level]
+    return [make(parts) for make in chosen]

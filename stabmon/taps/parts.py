@@ -1,0 +1,84 @@
+"""The parts of the model under watch, found once before its first step; every tap is made from them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import nn
+from torch.nn import UninitializedParameter
+from torch.optim import Optimizer
+
+from stabmon.records import Site
+from stabmon.settings import Settings
+from stabmon.taps.anatomy import Norm, find_blocks, find_norms, group_parameters, norm_sites, select
+from stabmon.taps.forward import Forward
+from stabmon.taps.gradients import Groups
+from stabmon.taps.norms import Norms
+
+_log = logging.getLogger("stabmon")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What taps are made from."""
+
+    model: nn.Module
+    optimizers: Sequence[Optimizer]
+    norms: Sequence[Norm]
+    """Norm layers that are watched."""
+    blocks: Sequence[str]
+    """Names of the blocks."""
+    parameters_of: Mapping[Site, Sequence[str]]
+    """Names of the trained parameters by block."""
+    groups: Groups
+    """The same parameters, ready to be summed by block."""
+    forward: Forward
+    norm_tap: Norms
+    """Knows the site of each norm that was called, in forward order, from the end of the first step on."""
+    device: torch.device
+    """Where readings are added up."""
+
+
+def examine(model: nn.Module, optimizers: Sequence[Optimizer], settings: Settings) -> Parts:
+    """Find everything that is to be watched, and attach what watches the forward.
+
+    ValueError: no norm layer, a pattern that fits none, or an optimizer that holds nothing of the model.
+    """
+    found = find_norms(model)
+    norms = select(found, settings.include, settings.exclude)
+    parameters = _held(model, optimizers)
+    device = next(iter(parameters.values())).device
+    blocks = find_blocks(model, norms)
+    groups = group_parameters(parameters, blocks, norm_sites([norm.name for norm in norms], blocks))
+    failed = partial(_log.error, "stabmon: watching the model's forward failed: %r")
+    forward = Forward(model, [norm.name for norm in found], failed)
+    return Parts(
+        model=model,
+        optimizers=optimizers,
+        norms=norms,
+        blocks=blocks,
+        parameters_of=groups,
+        groups=Groups(parameters, groups),
+        forward=forward,
+        norm_tap=Norms(norms, blocks, forward, device),
+        device=device,
+    )
+
+
+def _held(model: nn.Module, optimizers: Iterable[Optimizer]) -> dict[str, nn.Parameter]:
+    """The model's trainable parameters that an optimizer holds, by name; ValueError when there is none."""
+    ids = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+    found = {name: p for name, p in model.named_parameters() if p.requires_grad and id(p) in ids}
+    if lazy := [name for name, p in found.items() if isinstance(p, UninitializedParameter)]:
+        raise ValueError(f"model: {lazy[0]} has no shape yet; call the model once before making the Monitor")
+    if not found:
+        raise ValueError(
+            f"optimizer: holds none of the {sum(1 for _ in model.parameters())} parameters of "
+            f"model={type(model).__name__}; pass the optimizer that was built from this model's parameters "
+            "(after moving or wrapping it), and the model that it trains"
+        )
+    return found
