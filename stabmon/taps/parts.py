@@ -16,7 +16,7 @@ from stabmon.records import Site
 from stabmon.settings import Settings
 from stabmon.taps.anatomy import Norm, find_blocks, find_norms, group_parameters, norm_sites, select
 from stabmon.taps.forward import Forward
-from stabmon.taps.gradients import Groups
+from stabmon.taps.groups import Groups
 from stabmon.taps.norms import Norms
 
 _log = logging.getLogger("stabmon")

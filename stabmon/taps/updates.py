@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from stabmon.records import Site
 from stabmon.taps import Due
-from stabmon.taps.gradients import Groups
+from stabmon.taps.groups import Groups
 from stabmon.taps.hooks import Hook, spent
 
 

@@ -8,7 +8,8 @@ from torch.utils.checkpoint import checkpoint
 from stabmon.catalog import FLOOR_SQ
 from stabmon.records import Site
 from stabmon.taps import Due
-from stabmon.taps.gradients import Gradients, Groups
+from stabmon.taps.gradients import Gradients
+from stabmon.taps.groups import Groups
 
 A, B, C = Site("a", 0, "block"), Site("b", 1, "block"), Site("c", 2, "block")
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from stabmon.taps import Due
 from stabmon.settings import Settings
+from stabmon.taps import Due
 from stabmon.taps.instruments import Instruments
 from tests.taps.seed_network import VOCABULARY, Network, batch
 

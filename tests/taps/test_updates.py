@@ -6,7 +6,7 @@ from torch import nn
 
 from stabmon.records import Site
 from stabmon.taps import Due
-from stabmon.taps.gradients import Groups
+from stabmon.taps.groups import Groups
 from stabmon.taps.updates import Updates
 
 
