@@ -120,8 +120,8 @@ def test_every_part_has_its_rule() -> None:
         ("monitor.py", "import stabmon.cli", "1: monitor may not import stabmon.cli"),
         ("server/app.py", "from stabmon import Monitor", "1: server may not import stabmon.Monitor"),
         ("monitor.py", "from transformers import Trainer", "1: monitor may not import transformers"),
-        ("catalog.py", "x = 1\n" * 301, "1: 301 lines"),
-        ("catalog.py", "def f():\n" + "    x = 1\n" * 40, "1: f has 41 lines"),
+        ("records.py", "x = 1\n" * 301, "1: 301 lines"),
+        ("records.py", "def f():\n" + "    x = 1\n" * 40, "1: f has 41 lines"),
     ],
 )
 def test_a_breach_is_found(tmp_path: Path, file: str, source: str, breach: str) -> None:
@@ -137,8 +137,8 @@ def test_a_breach_is_found(tmp_path: Path, file: str, source: str, breach: str) 
     [
         ("taps/norms.py", "import torch\nfrom stabmon.records import Site\nfrom stabmon.taps.pack import Pack"),
         ("pipeline.py", "from stabmon import __version__\nfrom stabmon.detectors.alarm import Alarm"),
-        ("catalog.py", "x = 1\n" * 300),
-        ("catalog.py", "def f():\n" + "    x = 1\n" * 39),
+        ("records.py", "x = 1\n" * 300),
+        ("records.py", "def f():\n" + "    x = 1\n" * 39),
     ],
 )
 def test_what_is_allowed_passes(tmp_path: Path, file: str, source: str) -> None:

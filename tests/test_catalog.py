@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from stabmon.catalog import _TABLE, FLOOR_SQ, STATISTICS, Array, Statistic
+from stabmon.catalog import FLOOR_SQ, PARTS, STATISTICS, Array, Statistic
 from stabmon.records import Layout, Snapshot
 
 STORED = [row for row in STATISTICS.values() if not row.of]
@@ -18,7 +18,7 @@ def derive(statistic: str, *parts: float) -> float:
 
 
 def test_no_name_is_used_twice() -> None:
-    assert [row.name for row in _TABLE] == list(STATISTICS)
+    assert [row.name for part in PARTS for row in part.TABLE] == list(STATISTICS)
 
 
 @pytest.mark.parametrize("row", STATISTICS.values(), ids=lambda row: row.name)

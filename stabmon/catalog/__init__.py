@@ -1,0 +1,14 @@
+"""Every statistic, spelled once: name, meaning, unit, how readings combine, how it is shown.
+
+Taps write the *stored* ones (additive: sums, mean squares, counts). The *derived* ones are the human
+forms (norm, rms, ratio), computed from stored ones when a snapshot is asked for them. One file per subject.
+"""
+
+from stabmon.catalog import blocks, norms, probe, training
+from stabmon.catalog.statistic import FLOOR_SQ, Array, Combine, Scope, Statistic
+
+__all__ = ["FLOOR_SQ", "PARTS", "STATISTICS", "Array", "Combine", "Scope", "Statistic"]
+
+PARTS = (training, norms, blocks, probe)
+
+STATISTICS: dict[str, Statistic] = {row.name: row for part in PARTS for row in part.TABLE}

@@ -1,0 +1,21 @@
+"""The loop itself: loss and its baselines, learning rate, skipped steps, cost."""
+
+from stabmon.catalog.statistic import Statistic
+
+TABLE = (
+    Statistic("loss", "model", "nats", "Training loss of the step, as the loop reports it."),
+    Statistic("eval_loss", "model", "nats", "Loss of the evaluation that ended just before the step."),
+    Statistic("learning_rate", "model", "1", "Learning rate of the first parameter group at the step."),
+    Statistic("uniform_loss", "model", "nats", "Baseline: loss of a uniform guess over the vocabulary."),
+    Statistic("unigram_loss", "model", "nats", "Baseline: loss of an online unigram predictor on the step's targets."),
+    Statistic("bigram_loss", "model", "nats", "Baseline: loss of an online bigram predictor on the step's targets."),
+    Statistic("step_seconds", "model", "s", "Wall time since the previous step."),
+    Statistic("monitor_seconds", "model", "s", "Host time that stabmon itself took in this step.", "sum"),
+    Statistic(
+        "skipped_steps",
+        "model",
+        "1",
+        "1 when the optimizer skipped the step (loss scaler found an overflow), else 0.",
+        "max",
+    ),
+)
