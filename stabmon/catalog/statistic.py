@@ -12,7 +12,8 @@ FLOOR_SQ = 1e-36
 """A sum of squares under this is "below floor": float32 squares vanish there. A ratio uses the floor instead of 0."""
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
-Scope = Literal["model", "norm", "block"]
+Scope = Literal["model", "norm", "block", "sublayer"]
+"""Of what: the whole model, a norm layer, a block, or another part of a block (attention, router)."""
 Combine = Literal["mean", "sum", "max"]
 
 

@@ -137,7 +137,7 @@ class Prometheus:
         named, *found = values
         yield self._gauge(
             "layer_info",
-            "Full name of the module behind a layer and its role (label norm or block).",
+            "Full name of the module behind a layer and its role (label norm, block or sublayer).",
             ("layer", "role", "module"),
             {(*place, module): value for (module, place), value in zip(places.items(), named, strict=True)},
         )

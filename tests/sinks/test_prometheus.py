@@ -47,7 +47,7 @@ def value(prometheus: Prometheus, name: str, **labels: str) -> float | None:
 
 def everything() -> Snapshot:
     """Every statistic that is stored in the catalog, at two layers."""
-    sites = tuple(Site(f"h.{n}.{scope}", n, scope) for n in (0, 11) for scope in ("norm", "block"))
+    sites = tuple(Site(f"h.{n}.{scope}", n, scope) for n in (0, 11) for scope in ("norm", "block", "sublayer"))
     columns = []
     for row in STATISTICS.values():
         if not row.of:
