@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Sequence
+import weakref
+from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -11,15 +13,21 @@ import torch
 from torch import Tensor
 from torch.amp import grad_scaler
 from torch.autograd import Variable
+from torch.optim import Optimizer
 
 from stabmon.records import Site
 from stabmon.taps import Due
 from stabmon.taps.groups import Groups
 from stabmon.taps.hooks import Hook, spent
 
+UNSTEPPED = 50
+"""Steps with gradients and without a step of the optimizer after which it is said: a loss scaler skips fewer."""
 
-def _loss_scale() -> Tensor | None:
-    """That of the GradScaler that is calling: it does not make itself known to the optimizer.
+_log = logging.getLogger("stabmon")
+
+
+def _calling_scaler() -> grad_scaler.GradScaler | None:
+    """The GradScaler that is calling: it does not make itself known to the optimizer.
 
     Only its own frames' locals are looked at: those of a user's would be kept alive by looking (before Python 3.13).
     """
@@ -27,13 +35,14 @@ def _loss_scale() -> Tensor | None:
     while frame is not None:
         if frame.f_code.co_filename == grad_scaler.__file__:
             scaler = frame.f_locals.get("self")
-            return scaler._scale if isinstance(scaler, grad_scaler.GradScaler) else None
+            return scaler if isinstance(scaler, grad_scaler.GradScaler) else None
         frame = frame.f_back
     return None
 
 
 class Gradients:
-    """Reads `.grad` when a backward pass has ended, the last one of the step counting.
+    """Reads `.grad` when a backward pass has ended; what counts is the last one before each optimizer's own last step,
+    so that a second optimizer's backward pass through the same parameters (a GAN) is not taken for the first one's.
 
     The end is seen by a callback that the autograd engine runs after everything; it is queued once more from within
     itself because DDP and FSDP finish their reductions in callbacks of the same kind.
@@ -41,40 +50,43 @@ class Gradients:
 
     name = "gradients"
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, optimizers: Sequence[Optimizer]) -> None:
         self._groups = groups
         self._due = Due(layers=True)
-        self._squares: Tensor | None = None
+        self._shares = _shares(groups, optimizers)
+        self._latest: dict[int, Tensor] = {}
+        """Share -> float32[block] of the last backward pass, at the loss's own scale."""
+        self._taken: dict[int, Tensor] = {}
+        """Share -> float32[block] that its optimizer stepped with."""
+        self._scaler: weakref.ref[grad_scaler.GradScaler] | None = None
+        self._scale: Tensor | None = None
+        """That of the last backward pass, once a GradScaler is known."""
+        self._unstepped = 0
         self._error: Exception | None = None
-        self._queued = self._of_backward = False
+        self._queued = False
         hook = Hook(self._accumulated, self._fail)
         self._handles = [p.register_post_accumulate_grad_hook(hook) for p in groups.parameters if p.requires_grad]
+        for optimizer in optimizers:
+            self._handles += [
+                optimizer.register_step_pre_hook(Hook(self._before_step, self._fail)),
+                optimizer.register_step_post_hook(Hook(self._after_step, self._fail)),
+            ]
 
     def columns(self) -> Sequence[tuple[str, Site]]:
         return [*(("grad_sq", site) for site in self._groups.sites), ("total_grad_sq", Site(""))]
 
     def arm(self, due: Due) -> None:
         self._due = due
-        self._squares = None
-
-    def before_step(self) -> None:
-        """Called before the optimizer steps: where no backward's end was seen (compiled autograd), read here; what was
-        read of a loss that a GradScaler had scaled is scaled back."""
-        try:
-            if self._squares is None:
-                self._measure()
-            elif self._of_backward and (scale := _loss_scale()) is not None:
-                self._squares = self._squares / scale.to(self._squares.device, non_blocking=True).square()
-            self._of_backward = False  # optimizers that call each other scale back once
-        except Exception as error:  # it is not the caller's failure
-            self._error = error
+        self._latest, self._taken = {}, {}
 
     def read(self) -> Tensor:
         if self._error is not None:
             raise self._error
-        if self._squares is None:
+        self._watch_steps()
+        found = [self._taken[k] if k in self._taken else self._unscaled(squares) for k, squares in self._latest.items()]
+        if not found:
             return torch.full((len(self._groups.sites) + 1,), torch.nan, device=self._groups.device)
-        squares = self._squares
+        squares = _added(found)
         total = squares.nan_to_num(0.0, posinf=torch.inf).sum().reshape(1)
         return torch.cat((squares if self._due.layers else torch.full_like(squares, torch.nan), total))
 
@@ -85,7 +97,7 @@ class Gradients:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        self._squares = None
+        self._latest, self._taken, self._scale = {}, {}, None
 
     def _fail(self, error: Exception) -> None:
         self._error = error
@@ -102,12 +114,81 @@ class Gradients:
     def _ended(self) -> None:
         self._queued = False
         try:
-            self._measure()
-            self._of_backward = True
+            with torch.no_grad(), spent:
+                self._latest = {k: self._measure(k) for k in self._shares}
+                scaler = self._scaler() if self._scaler else None
+                self._scale = scaler._scale.clone() if scaler and scaler._scale is not None else None
         except Exception as error:  # it would come out of the user's backward()
             self._error = error
 
+    def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if not _closure(args, kwargs):  # else its backward is still to come
+            self._take(optimizer)
+
+    def _after_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if _closure(args, kwargs):
+            self._take(optimizer)
+
     @torch.no_grad()
-    def _measure(self) -> None:
+    def _take(self, optimizer: Optimizer) -> None:
+        """What the optimizer steps with, at the scale of the loss itself."""
         with spent:
-            self._squares = self._groups.sum_of_squares([p.grad for p in self._groups.parameters])
+            scaler = _calling_scaler()
+            scale = None if scaler is None else scaler._scale
+            squares = self._latest.get(id(optimizer))
+            if squares is None:  # no end of a backward pass was seen (compiled autograd)
+                squares, scale = self._measure(id(optimizer)), getattr(optimizer, "grad_scale", None)
+            elif scaler is not None:
+                self._scaler = weakref.ref(scaler)
+            self._latest[id(optimizer)] = squares
+            self._taken[id(optimizer)] = _divided(squares, scale)
+
+    def _unscaled(self, squares: Tensor) -> Tensor:
+        """Of an optimizer that did not step: a GradScaler left the step out, if one of the values is not finite."""
+        if self._scale is not None:
+            return _divided(squares, self._scale)
+        # Of one that has not been met yet the scale isn't known.
+        overflowed = squares.isinf()
+        return torch.where(overflowed.any() & ~overflowed, torch.nan, squares)
+
+    def _measure(self, share: int) -> Tensor:
+        held = self._shares[share]
+        return self._groups.sum_of_squares(
+            [p.grad if mine else None for p, mine in zip(self._groups.parameters, held, strict=True)]
+        )
+
+    def _watch_steps(self) -> None:
+        self._unstepped = self._unstepped + 1 if self._latest and not self._taken else 0
+        if self._unstepped == UNSTEPPED:
+            _log.warning(
+                "stabmon: for %d steps there were gradients, but the optimizer that Monitor was given took no step, so "
+                "updates are not read. If the loop has replaced it, close this Monitor and make one with the new one",
+                UNSTEPPED,
+            )
+
+
+def _shares(groups: Groups, optimizers: Sequence[Optimizer]) -> dict[int, list[bool]]:
+    """Which parameters count with which optimizer, by its id: with the first one that holds them."""
+    free = {id(p) for p in groups.parameters}
+    shares = {}
+    for optimizer in optimizers:
+        mine = {id(p) for group in optimizer.param_groups for p in group["params"]} & free
+        free -= mine
+        shares[id(optimizer)] = [id(p) in mine for p in groups.parameters]
+    return shares
+
+
+def _closure(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    return any(callable(given) for given in (*args, *kwargs.values()))
+
+
+def _divided(squares: Tensor, scale: Tensor | None) -> Tensor:
+    return squares if scale is None else squares / scale.to(squares.device, non_blocking=True).square()
+
+
+def _added(shares: Sequence[Tensor]) -> Tensor:
+    """Sum of float32[block] over the optimizers; NaN where none has a gradient in the block."""
+    if len(shares) == 1:
+        return shares[0]
+    stacked = torch.stack(list(shares))
+    return torch.where(stacked.isnan().all(0), torch.nan, stacked.nan_to_num(0.0, posinf=torch.inf).sum(0))

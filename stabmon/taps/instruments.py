@@ -61,8 +61,8 @@ class Instruments:
     def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer], settings: Settings) -> None:
         self._parts = parts = examine(model, optimizers, settings)
         self._forward, self._norms, device = parts.forward, parts.norm_tap, parts.device
-        gradients = Gradients(parts.groups)
-        updates = Updates(parts.groups, optimizers, gradients.before_step)
+        gradients = Gradients(parts.groups, optimizers)
+        updates = Updates(parts.groups, optimizers)
         self._loss = Loss(self._forward, device)
         output = OutputChange(
             model, parts.parameters_of, self._forward.take_first, lambda: self._first_targets, updates.weights_before

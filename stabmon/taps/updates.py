@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,13 +23,13 @@ class Updates:
 
     name = "updates"
 
-    def __init__(self, groups: Groups, optimizers: Sequence[Optimizer], before_step: Callable[[], None]) -> None:
+    def __init__(self, groups: Groups, optimizers: Sequence[Optimizer]) -> None:
         self._groups = groups
-        self._before_step = before_step
         self._due = Due(layers=True)
         self._copies: list[Tensor] = []
         self._copied = False
         self._stepped = False
+        self._overflow: Tensor | None = None
         self._rate: float | Tensor | None = None
         self._error: Exception | None = None
         self._handles = [
@@ -65,7 +65,10 @@ class Updates:
             moved = torch._foreach_sub(now, self._copies)
             layers = torch.cat((self._groups.sum_of_squares(self._copies), self._groups.sum_of_squares(moved)))
         rate = torch.nan if self._rate is None or not self._stepped else self._rate
-        rest = [_on(device, rate), _on(device, 0.0 if self._stepped else 1.0)]
+        skipped = _on(device, 0.0 if self._stepped else 1.0)
+        if self._stepped and self._overflow is not None:
+            skipped = (_on(device, self._overflow) > 0).float()
+        rest = [torch.where(skipped > 0, torch.nan, _on(device, rate)), skipped]
         return torch.cat((layers, torch.stack(rest)))
 
     def weights(self) -> float:
@@ -84,8 +87,6 @@ class Updates:
     def _before(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self._stepped:
             return
-        if not any(callable(given) for given in (*args, *kwargs.values())):  # a closure has its backward still to do
-            self._before_step()
         rate = optimizer.param_groups[0]["lr"]
         self._rate = rate.detach().clone() if isinstance(rate, Tensor) else rate  # schedulers change it in place
         if not self._copied and (self._due.layers or self._due.probe):
@@ -99,6 +100,9 @@ class Updates:
         self._copied = True
 
     def _after(self, optimizer: Optimizer, *_: Any) -> None:
+        # A fused optimizer is called in a step that a GradScaler skips too, and leaves it out by itself.
+        overflow = getattr(optimizer, "found_inf", None)
+        self._overflow = overflow if not self._stepped or self._overflow is not None else None
         self._stepped = True
 
 

@@ -25,10 +25,14 @@ def groups(model: nn.Module) -> Groups:
     return Groups(parameters, {site: found for site, found in names.items() if found})
 
 
-def attach(model: nn.Module) -> Gradients:
-    tap = Gradients(groups(model))
+def attach(model: nn.Module, *optimizers: torch.optim.Optimizer) -> Gradients:
+    tap = Gradients(groups(model), optimizers or [sgd(model)])
     tap.arm(Due(layers=True))
     return tap
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.1)
 
 
 def read(tap: Gradients) -> dict[str, float]:
@@ -76,9 +80,11 @@ def test_checkpointed_backward_is_read_when_all_of_it_has_ended(reentrant: bool)
 
 def test_a_gradient_that_is_not_finite_is_inf_in_its_block_and_in_the_total() -> None:
     model = network()
-    tap = attach(model)
+    optimizer = sgd(model)
+    tap = attach(model, optimizer)
     x = torch.ones(2, 4)
     (model["b"](model["a"](x)).sum() * torch.nan + model["c"](x).sum()).backward()
+    optimizer.step()
     found = read(tap)
     assert (found["a"], found[""]) == (float("inf"), float("inf"))
     assert found["c"] == pytest.approx(naive(model["c"]), rel=1e-6)

@@ -12,7 +12,7 @@ from stabmon.taps.updates import Updates
 
 def attach(model: nn.Linear, *optimizers: torch.optim.Optimizer) -> Updates:
     parameters = dict(model.named_parameters())
-    tap = Updates(Groups(parameters, {Site("m", 0, "block"): list(parameters)}), optimizers, lambda: None)
+    tap = Updates(Groups(parameters, {Site("m", 0, "block"): list(parameters)}), optimizers)
     tap.arm(Due(layers=True))
     return tap
 
