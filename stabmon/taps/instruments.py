@@ -163,8 +163,9 @@ class Instruments:
         if not self._forward.whole:
             _log.warning("stabmon: the loop calls the model in pieces, so the output change of an update is not read")
         groups = group_parameters(self._parts.groups.names, self._parts.blocks, norms)
-        sites = {site.name: site for site in (*norms.values(), *groups)}
         every = [*(c for found in columns.values() for c in found), *self.baselines.columns, *_HOST]
+        sites = {site.name: site for site in (*norms.values(), *groups)}
+        sites |= {site.name: site for _, site in every if site.name and site.name not in sites}
         self._layout = Layout(tuple((statistic, site.name) for statistic, site in every), tuple(sites.values()))
         self._forward.settle()
         self._norms.settle()
