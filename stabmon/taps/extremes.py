@@ -1,0 +1,107 @@
+"""The largest values at every norm layer's input: how large, in which channel, how far from the largest number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stabmon.catalog import Combine
+from stabmon.records import Site
+from stabmon.taps import Due
+from stabmon.taps.forward import in_backward
+from stabmon.taps.hooks import Hook, spent
+from stabmon.taps.parts import Parts
+from stabmon.taps.readings import Readings
+
+STATISTICS = ("activation_max", "activation_max_key", "range_used")
+_HOW: Sequence[Combine] = ("max", "max", "max")
+_TINY = torch.finfo(torch.float32).tiny
+_LARGEST = torch.finfo(torch.bfloat16).max
+_CHANNELS = 1 << 16
+
+
+class Extremes:
+    """Maxima over the tokens of all of a step's micro-batches, padding left out, the first position included.
+
+    Normalised tensors are looked at as they come in: under autocast the residual stream is often float32 where the
+    layers' products are halves, and its headroom is then float32's.
+    """
+
+    name = "extremes"
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._due = Due(layers=True)
+        self._readings = Readings(len(parts.norms), _HOW, parts.device)
+        self._order: Tensor | None = None
+        self._error: Exception | None = None
+        self._handles = [
+            norm.module.register_forward_pre_hook(Hook(self._hook(place, norm.width), self._fail), with_kwargs=True)
+            for place, norm in enumerate(parts.norms)
+        ]
+
+    def columns(self) -> Sequence[tuple[str, Site]]:
+        self._order = self._forward_order()
+        return [(statistic, site) for statistic in STATISTICS for site in self._parts.norm_tap.sites.values()]
+
+    def arm(self, due: Due) -> None:
+        self._due = due
+        self._readings.clear()
+
+    def read(self) -> Tensor:
+        if self._error is not None:
+            raise self._error
+        order = self._forward_order() if self._order is None else self._order
+        return self._readings.values().index_select(0, order).T.reshape(-1)
+
+    def weights(self) -> float:
+        return 1.0
+
+    def detach(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _forward_order(self) -> Tensor:
+        place = {norm.name: i for i, norm in enumerate(self._parts.norms)}
+        rows = [place[name] for name in self._parts.norm_tap.sites]
+        return torch.tensor(rows, dtype=torch.long, device=self._parts.device)
+
+    def _fail(self, error: Exception) -> None:
+        self._error = error
+
+    def _hook(self, place: int, width: int | None) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+            if not self._parts.forward.training or not self._due.layers or in_backward():
+                return
+            x = args[0] if args else next(iter(kwargs.values()))
+            if x.numel() == 0:
+                return
+            with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else spent:
+                self._readings.add(place, measure(x.detach(), width))
+
+        return hook
+
+
+def measure(x: Tensor, width: int | None = None) -> Tensor:
+    """float32 [activation_max, activation_max_key, range_used] over tensors of `width` features (None: x's last).
+
+    Every one combines by its maximum. The key's upper half is the maximum itself, rounded down to 7 bits after the
+    leading one, its lower half the channel: the larger of two keys brings its channel along. Of two maxima within 0.8 %
+    the higher channel wins; NaN where there are more than 65,536 channels. range_used: ln(max / largest finite value of
+    x's dtype), 0 or less.
+    """
+    most_D = x.reshape(-1, width or x.shape[-1]).abs().amax(0).float()
+    most = most_D.amax()
+    most = torch.where(most.isfinite(), most, torch.inf)
+    used = most.clamp(min=_TINY).log() - math.log(torch.finfo(x.dtype).max)
+    if most_D.numel() > _CHANNELS:
+        return torch.stack((most, torch.full_like(most, torch.nan), used))
+    channel_D = torch.arange(most_D.numel(), device=x.device, dtype=torch.int32)
+    rounded_D = most_D.nan_to_num(_LARGEST, _LARGEST).clamp(_TINY, _LARGEST).view(torch.int32) & -_CHANNELS
+    return torch.stack((most, (rounded_D | channel_D).view(torch.float32).amax(), used))

@@ -1,0 +1,107 @@
+"""How well an Adam-like optimizer's second moment fits its gradient, and what it makes of both, per block."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from stabmon.records import Site
+from stabmon.taps import Due
+from stabmon.taps.adam import Moments, moments
+from stabmon.taps.hooks import Hook, spent
+from stabmon.taps.parts import Parts
+
+_log = logging.getLogger("stabmon")
+
+STATISTICS = ("rms_t_msq", "adam_update_msq", "epsilon_share")
+NEAR_EPSILON = 10
+"""sqrt(v_hat) under this many times epsilon: epsilon, not the gradient, sets the size of the update."""
+
+
+class OptimizerState:
+    """Read when each optimizer's step ends, while the gradient that it used is still there; means over coordinates.
+
+    A step that was skipped, and a block whose optimizer keeps no two moments (SGD, Muon, Adafactor, LBFGS, Lion), is
+    not read. The gradient is the one the moments are made of: after clipping and unscaling, Adam's own weight decay
+    included.
+    """
+
+    name = "optimizer_state"
+
+    def __init__(self, parts: Parts) -> None:
+        self._sites = parts.groups.sites
+        parameters = dict(zip(parts.groups.names, parts.groups.parameters, strict=True))
+        blocks = enumerate(parts.parameters_of.values())
+        self._block_of = {id(parameters[name]): block for block, names in blocks for name in names}
+        self._due = Due(layers=True)
+        self._sums = torch.zeros(len(self._sites), len(STATISTICS) + 1, device=parts.device)
+        self._said = False
+        self._error: Exception | None = None
+        self._handles = [o.register_step_post_hook(Hook(self._after, self._fail)) for o in parts.optimizers]
+
+    def columns(self) -> Sequence[tuple[str, Site]]:
+        return [(statistic, site) for statistic in STATISTICS for site in self._sites]
+
+    def arm(self, due: Due) -> None:
+        self._due = due
+        self._sums.zero_()
+
+    def read(self) -> Tensor:
+        if self._error is not None:
+            raise self._error
+        means = self._sums[:, :-1] / self._sums[:, -1:]  # 0 / 0: not read
+        means = torch.where((self._sums[:, -1:] > 0) & ~means.isfinite(), torch.inf, means)
+        return means.T.reshape(-1)
+
+    def weights(self) -> Tensor:
+        return self._sums[:, -1].repeat(len(STATISTICS))
+
+    def detach(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _fail(self, error: Exception) -> None:
+        self._error = error
+
+    @torch.no_grad()
+    def _after(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if not self._due.layers:
+            return
+        with spent:
+            found = list(moments(optimizer, self._block_of))
+            for block, of_block in found:
+                self._sums[block] += _unless_skipped(optimizer, measure(of_block)).to(self._sums.device)
+        if not found and not self._said:
+            self._said = True
+            _log.warning(
+                "stabmon: %s keeps no two moments, so rms_t, adam_update_rms and epsilon_share are not read",
+                type(optimizer).__name__,
+            )
+
+
+def measure(found: Moments) -> Tensor:
+    """float32 [sum g^2/max(v_hat, eps^2), sum (m_hat/(sqrt(v_hat)+eps))^2, coordinates near epsilon, coordinates].
+
+    RMS_t is the root of the first over the last (Wortsman et al. 2023, section 3.4).
+    """
+    against = torch._foreach_div(found.gradients(), torch._foreach_clamp_min(found.root_v, found.eps))
+    near = torch.stack([(root < NEAR_EPSILON * found.eps).sum() for root in found.root_v]).sum()
+    sums = [_sum_of_squares(against), _sum_of_squares(found.direction()), near.float()]
+    size = sum(p.numel() for p in found.parameters)
+    return torch.stack([*sums, torch.full_like(sums[0], size)])
+
+
+def _sum_of_squares(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.stack([t.square().sum() for t in tensors]).sum()
+
+
+def _unless_skipped(optimizer: Optimizer, row: Tensor) -> Tensor:
+    """A fused optimizer is called in a step that a GradScaler skips too, and leaves it out by itself."""
+    overflow = getattr(optimizer, "found_inf", None)
+    return row if overflow is None else torch.where(overflow > 0, 0.0, row)
