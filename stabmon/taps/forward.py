@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from stabmon.taps.hooks import Hook
-from stabmon.taps.probe import Call, tensors_in
+from stabmon.taps.calls import Call, tensors_in
+from stabmon.taps.tokens import Tokens, parameters_of
 
 
 class Forward:
@@ -20,8 +21,14 @@ class Forward:
     in eval mode counts as training while none in training mode has been seen: some train so, without dropout.
     """
 
-    def __init__(self, model: nn.Module, norms: Iterable[str], failed: Callable[[Exception], None]) -> None:
-        """`norms`: names of all norm layers, watched or not."""
+    def __init__(
+        self,
+        model: nn.Module,
+        norms: Iterable[str],
+        failed: Callable[[Exception], None],
+        stacks: Collection[str] = (),
+    ) -> None:
+        """`norms`: names of all norm layers, watched or not; `stacks`: of the modules that hold the lists of blocks."""
         self.training = False
         self.root: nn.Module | None = None
         self.last: Call | None = None
@@ -39,17 +46,29 @@ class Forward:
         self._model = model
         self._first: Call | None = None
         self._called = self._running = False
-        pre, post, piece = (Hook(do, failed) for do in (self._before, self._after, self._piece))
+        self._tokens = Tokens(model)
+        post, piece = (Hook(do, failed) for do in (self._after, self._piece))
         holders = _holders(norms)
         self._handles: dict[nn.Module, list[RemovableHandle]] = {}
         for name, module in model.named_modules():
             if not any(p.requires_grad for p in module.parameters()):
                 continue  # a loss, a metric, a frozen teacher
             if name in holders:
+                pre = Hook(self._hook(parameters_of(module)), failed)
                 around = module.register_forward_pre_hook(pre, with_kwargs=True), module.register_forward_hook(post)
                 self._handles[module] = list(around)
             else:
                 self._handles[module] = [module.register_forward_pre_hook(piece)]
+        self._inside = [
+            module.register_forward_pre_hook(Hook(self._stack_hook(parameters_of(module)), failed), with_kwargs=True)
+            for name, module in model.named_modules()
+            if name in stacks
+        ]
+
+    def weights_of(self, x: Tensor) -> Tensor | None:
+        """How much each token of the current call counts in means: float32 of x's shape without its last dimension,
+        0 for padding and for the first of a sequence of token ids, else 1. None: all count (see Tokens)."""
+        return self._tokens.weights_of(x)
 
     def settle(self) -> None:
         """After the first step the root is known: let go of all other modules."""
@@ -78,15 +97,31 @@ class Forward:
 
     def detach(self) -> None:
         """Remove the hooks."""
-        for handles in self._handles.values():
-            for handle in handles:
-                handle.remove()
+        for handle in [*self._inside, *(h for handles in self._handles.values() for h in handles)]:
+            handle.remove()
         self._handles.clear()
+        self._inside.clear()
+        self._tokens.forget()
         self.training, self._first, self.last, self.loss_sum = False, None, None, None
 
-    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def _hook(self, parameters: Sequence[str]) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+            if self._before(module, args, kwargs):
+                self._tokens.begin(parameters, args, kwargs)
+
+        return hook
+
+    def _stack_hook(self, parameters: Sequence[str]) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+            if self.training and module is not self.root and not in_backward():
+                self._tokens.enter(parameters, args, kwargs)
+
+        return hook
+
+    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Whether this is a training call of the root."""
         if in_backward() or _redirected(module):
-            return
+            return False
         if module.training and self._lenient:
             self._begin()
         training = (module.training or self._lenient) and torch.is_grad_enabled() and not _exported()
@@ -94,12 +129,13 @@ class Forward:
             self.root = module
         if module is not self.root:
             self._piece(module)
-            return
+            return False
         self.training = self._running = training
         if training:
             self.last = Call(args, dict(kwargs), None if module is self._model else module)
             if not self._called:
                 self._called, self._first = True, self.last
+        return training
 
     def _begin(self) -> None:
         """The first forward in training mode."""

@@ -55,7 +55,8 @@ def examine(model: nn.Module, optimizers: Sequence[Optimizer], settings: Setting
     blocks = find_blocks(model, norms)
     groups = group_parameters(parameters, blocks, norm_sites([norm.name for norm in norms], blocks))
     failed = partial(_log.error, "stabmon: watching the model's forward failed: %r")
-    forward = Forward(model, [norm.name for norm in found], failed)
+    stacks = {block.rpartition(".")[0].rpartition(".")[0] for block in blocks}
+    forward = Forward(model, [norm.name for norm in found], failed, stacks)
     return Parts(
         model=model,
         optimizers=optimizers,
