@@ -40,6 +40,8 @@ class Forward:
         """Last dimension of the root's output: the vocabulary, for a language model."""
         self.whole = True
         """Whether all that is trained was called inside the root; False: a loop that calls the model in pieces."""
+        self.returned: list[Callable[[Any], None]] = []
+        """Each is called with what a training call of the root has returned."""
         self.forget: Callable[[], object] = lambda: None
         """Called when what was taken for training until now was an evaluation."""
         self._lenient = True
@@ -101,6 +103,7 @@ class Forward:
             handle.remove()
         self._handles.clear()
         self._inside.clear()
+        self.returned.clear()
         self._tokens.forget()
         self.training, self._first, self.last, self.loss_sum = False, None, None, None
 
@@ -158,6 +161,8 @@ class Forward:
             logits = _field(output, "logits")
             logits = output if logits is None else logits
             self.output_width = logits.shape[-1] if isinstance(logits, Tensor) and logits.ndim >= 2 else None
+        for take in self.returned:
+            take(output)
 
     def _piece(self, module: nn.Module, *_: Any) -> None:
         training = (module.training or self._lenient) and torch.is_grad_enabled()
