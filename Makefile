@@ -54,4 +54,6 @@ clean:
 
 .venv/ready-to-test: .venv/ready
 	@$(PIP) --editable ".[huggingface]" --group dev
+	@# Without its torchvision, each build of which fits one build of torch alone.
+	@$(PIP) --no-deps timm
 	@touch $@

@@ -2,10 +2,6 @@ import os
 
 import pytest
 
-from tests.torchvision_ops import declare
-
-_torchvision = declare()  # before anything imports transformers
-
 
 @pytest.fixture(autouse=True)
 def _own_settings_only(monkeypatch: pytest.MonkeyPatch) -> None:
