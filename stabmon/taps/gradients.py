@@ -27,7 +27,7 @@ _log = logging.getLogger("stabmon")
 
 
 def _calling_scaler() -> grad_scaler.GradScaler | None:
-    """The GradScaler that is calling: it does not make itself known to the optimizer.
+    """The enabled GradScaler that is calling: it does not make itself known to the optimizer.
 
     Only its own frames' locals are looked at: those of a user's would be kept alive by looking (before Python 3.13).
     """
@@ -35,7 +35,7 @@ def _calling_scaler() -> grad_scaler.GradScaler | None:
     while frame is not None:
         if frame.f_code.co_filename == grad_scaler.__file__:
             scaler = frame.f_locals.get("self")
-            return scaler if isinstance(scaler, grad_scaler.GradScaler) else None
+            return scaler if isinstance(scaler, grad_scaler.GradScaler) and scaler.is_enabled() else None
         frame = frame.f_back
     return None
 
@@ -61,6 +61,8 @@ class Gradients:
         self._scaler: weakref.ref[grad_scaler.GradScaler] | None = None
         self._scale: Tensor | None = None
         """That of the last backward pass, once a GradScaler is known."""
+        self.unsummed = torch.zeros(sum(n for _, n in groups.unsummed), device=groups.device)
+        """float32[element]: x|x| of what the ranks have yet to add up, of the step that was read."""
         self._unstepped = 0
         self._error: Exception | None = None
         self._queued = False
@@ -86,7 +88,7 @@ class Gradients:
         found = [self._taken[k] if k in self._taken else self._unscaled(squares) for k, squares in self._latest.items()]
         if not found:
             return torch.full((len(self._groups.sites) + 1,), torch.nan, device=self._groups.device)
-        squares = _added(found)
+        squares, self.unsummed = torch.tensor_split(_added(found), (len(self._groups.sites),))
         total = squares.nan_to_num(0.0, posinf=torch.inf).sum().reshape(1)
         return torch.cat((squares if self._due.layers else torch.full_like(squares, torch.nan), total))
 
@@ -153,7 +155,7 @@ class Gradients:
 
     def _measure(self, share: int) -> Tensor:
         held = self._shares[share]
-        return self._groups.sum_of_squares(
+        return self._groups.of_gradients(
             [p.grad if mine else None for p, mine in zip(self._groups.parameters, held, strict=True)]
         )
 

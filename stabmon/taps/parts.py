@@ -18,6 +18,7 @@ from stabmon.taps.anatomy import Norm, find_blocks, find_norms, group_parameters
 from stabmon.taps.forward import Forward
 from stabmon.taps.groups import Groups
 from stabmon.taps.norms import Norms
+from stabmon.taps.sharding import hides_parameters
 
 _log = logging.getLogger("stabmon")
 
@@ -63,7 +64,7 @@ def examine(model: nn.Module, optimizers: Sequence[Optimizer], settings: Setting
         norms=norms,
         blocks=blocks,
         parameters_of=groups,
-        groups=Groups(parameters, groups),
+        groups=Groups(parameters, groups, hides_parameters(model) is None),
         forward=forward,
         norm_tap=Norms(norms, blocks, forward, device),
         device=device,

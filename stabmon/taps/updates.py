@@ -61,8 +61,7 @@ class Updates:
         device = self._groups.device
         layers = torch.full((2 * len(self._groups.sites),), torch.nan, device=device)
         if self._due.layers and self._copied:
-            now: list[Tensor] = list(self._groups.parameters)
-            moved = torch._foreach_sub(now, self._copies)
+            moved = torch._foreach_sub(self._groups.tensors, self._copies)
             layers = torch.cat((self._groups.sum_of_squares(self._copies), self._groups.sum_of_squares(moved)))
         rate = torch.nan if self._rate is None or not self._stepped else self._rate
         skipped = _on(device, 0.0 if self._stepped else 1.0)
@@ -89,14 +88,15 @@ class Updates:
             return
         rate = optimizer.param_groups[0]["lr"]
         self._rate = rate.detach().clone() if isinstance(rate, Tensor) else rate  # schedulers change it in place
-        if not self._copied and (self._due.layers or self._due.probe):
+        if not self._copied and self._groups.readable and (self._due.layers or self._due.probe):
             with spent:
                 self._copy()
 
     def _copy(self) -> None:
+        held = self._groups.tensors
         if not self._copies:
-            self._copies = [torch.empty_like(p, memory_format=torch.preserve_format) for p in self._groups.parameters]
-        torch._foreach_copy_(self._copies, [p.detach() for p in self._groups.parameters])
+            self._copies = [torch.empty_like(p, memory_format=torch.preserve_format) for p in held]
+        torch._foreach_copy_(self._copies, held)
         self._copied = True
 
     def _after(self, optimizer: Optimizer, *_: Any) -> None:

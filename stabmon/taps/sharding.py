@@ -1,0 +1,65 @@
+"""Tensors of which each rank holds a part (DTensor: FSDP2, tensor parallel), and wrappers that hide the parameters."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import Tensor, nn
+
+_HIDING = {
+    "FullyShardedDataParallel": "FSDP1 keeps parameters in flat buffers",
+    "DeepSpeedEngine": "DeepSpeed keeps gradients and updates to itself",
+}
+
+
+def local(tensor: Tensor) -> Tensor:
+    """What this rank holds of it."""
+    to_local = getattr(tensor, "to_local", None)
+    return tensor if to_local is None else to_local()
+
+
+def parts(tensor: Tensor) -> int:
+    """In how many different parts it lies on the ranks; 1 where each rank that has it has all of it."""
+    return math.prod(_size(tensor, i) for i, p in enumerate(_placements(tensor)) if not p.is_replicate())
+
+
+def replicated(tensor: Tensor) -> bool:
+    """Whether it is a DTensor that several ranks hold the whole of; its gradient may then be yet to be summed."""
+    placements = _placements(tensor)
+    whole = bool(placements) and all(p.is_replicate() for p in placements)
+    return whole and math.prod(_size(tensor, i) for i in range(len(placements))) > 1
+
+
+def summands(tensor: Tensor) -> int:
+    """The number of ranks whose parts of it are yet to be added up; 1 where that is done.
+
+    ValueError: parts that are not summands of one another's whole.
+    """
+    pending = [(i, p) for i, p in enumerate(_placements(tensor)) if p.is_partial()]
+    if any(p.reduce_op != "sum" for _, p in pending):
+        raise ValueError(f"a gradient with placements {_placements(tensor)} cannot be read")
+    return math.prod(_size(tensor, i) for i, _ in pending)
+
+
+def is_shared(tensor: Tensor) -> bool:
+    """Whether it is a DTensor."""
+    return bool(_placements(tensor))
+
+
+def hides_parameters(model: nn.Module) -> str | None:
+    """Why gradients and updates of this model cannot be told by parameter; None where they can."""
+    classes = {kind.__name__ for module in model.modules() for kind in type(module).__mro__}
+    if any(hasattr(p, "ds_id") or hasattr(p, "_hp_mapping") for p in model.parameters()):
+        classes.add("DeepSpeedEngine")  # the Trainer's callbacks are given what is inside the engine
+    return next((why for name, why in _HIDING.items() if name in classes), None)
+
+
+def _placements(tensor: Tensor) -> tuple[Any, ...]:
+    found: tuple[Any, ...] = getattr(tensor, "placements", ())
+    return found
+
+
+def _size(tensor: Any, dimension: int) -> int:
+    size: int = tensor.device_mesh.size(dimension)
+    return size
