@@ -67,10 +67,11 @@ class Forward:
             if name in stacks
         ]
 
-    def weights_of(self, x: Tensor) -> Tensor | None:
+    def weights_of(self, x: Tensor, first: bool = False) -> Tensor | None:
         """How much each token of the current call counts in means: float32 of x's shape without its last dimension,
-        0 for padding and for the first of a sequence of token ids, else 1. None: all count (see Tokens)."""
-        return self._tokens.weights_of(x)
+        0 for padding and, unless `first` is asked for, for the first of a sequence of token ids, else 1. None: all
+        count (see Tokens)."""
+        return self._tokens.weights_of(x, first)
 
     def settle(self) -> None:
         """After the first step the root is known: let go of all other modules."""

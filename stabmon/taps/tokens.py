@@ -40,14 +40,14 @@ class Tokens:
         self._time_first = any(not m.batch_first for m in attention)
         """Whether a norm's input is [T, B, D] and not [B, T, D]."""
         self._told: tuple[_Told, ...] = ()
-        self._weights: tuple[Tensor, ...] | None = ()
-        """Made of what was told, at the first question."""
+        self._weights: dict[bool, tuple[Tensor, ...]] = {}
+        """Made of what was told, at the first question: without and with the first tokens."""
 
     def begin(self, parameters: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """The root is called; `parameters` are the names of its forward's."""
         given = _named(parameters, args, kwargs)
         ids = (_Told(t) for t in given.values() if _is_ids(t))
-        self._told, self._weights = (*ids, *_masks(given)), None
+        self._told, self._weights = (*ids, *_masks(given)), {}
 
     def enter(self, parameters: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """A stack of blocks inside the root is called."""
@@ -56,19 +56,19 @@ class Tokens:
         ids = [t for t in given.values() if _is_ids(t)]
         if masks and ids and all(given.get(name) is None for name in masks):  # nothing is padding here
             self._told = (*self._told, _Told(ids[0]))
-        self._told, self._weights = (*self._told, *_masks(given)), None
+        self._told, self._weights = (*self._told, *_masks(given)), {}
 
     def forget(self) -> None:
         """The call is over, or let go of."""
-        self._told, self._weights = (), ()
+        self._told, self._weights = (), {}
 
-    def weights_of(self, x: Tensor) -> Tensor | None:
-        """float32 of x's shape without its last dimension, 0 or 1; None: all count.
+    def weights_of(self, x: Tensor, first: bool = False) -> Tensor | None:
+        """float32 of x's shape without its last dimension, 0 or 1; None: all count. `first`: so do first tokens.
 
         x: [B, T, …, D], [B, H, T, D] or [B*T, D] of the current call. What has another shape than its tokens, such as
         one vector a sequence, counts whole.
         """
-        grids = self._grids()
+        grids = self._grids(first)
         if x.ndim >= 3 and (grid := _find(grids, x.shape[0], x.shape[1])) is not None:
             weights = grid.reshape(*grid.shape, *(1 for _ in x.shape[2:-1]))
         elif x.ndim == 4 and (grid := _find(grids, x.shape[0], x.shape[2])) is not None:
@@ -79,31 +79,33 @@ class Tokens:
             return None
         return weights.to(x.device, non_blocking=True).expand(x.shape[:-1])
 
-    def _grids(self) -> tuple[Tensor, ...]:
+    def _grids(self, first: bool) -> tuple[Tensor, ...]:
         """float32[B, T] (or [T, B]) each, the surest first."""
-        if self._weights is not None:
-            return self._weights
+        if first in self._weights:
+            return self._weights[first]
         grids: tuple[Tensor, ...] = ()
         for told in self._told:
-            made = self._of_ids(told.tensor) if told.padding is None else (self._of_mask(told, grids),)
+            made = self._of_ids(told.tensor, first) if told.padding is None else (self._of_mask(told, grids, first),)
             grids = (*made, *grids)
         # A graph that kept what it made would be another one at its second norm.
         if not torch.compiler.is_compiling():
-            self._weights = grids
+            self._weights[first] = grids
         return grids
 
-    def _of_ids(self, ids: Tensor) -> tuple[Tensor, ...]:
-        """1 for all positions but the first, in the order of a norm's input."""
+    def _of_ids(self, ids: Tensor, first: bool) -> tuple[Tensor, ...]:
+        """1 for all positions, but for the first only if it counts, in the order of a norm's input."""
         batch, time = ids.shape
         if not self._time_first:
-            return ((torch.arange(time, device=ids.device) > 0).float().expand(batch, time),)
+            return ((torch.arange(time, device=ids.device) >= int(not first)).float().expand(batch, time),)
         shapes = {(batch, time), (time, batch)}  # ids may be told in either order
-        return tuple((torch.arange(t, device=ids.device) > 0).float()[:, None].expand(t, b) for t, b in shapes)
+        return tuple(
+            (torch.arange(t, device=ids.device) >= int(not first)).float()[:, None].expand(t, b) for t, b in shapes
+        )
 
-    def _of_mask(self, told: _Told, grids: tuple[Tensor, ...]) -> Tensor:
+    def _of_mask(self, told: _Told, grids: tuple[Tensor, ...], first: bool) -> Tensor:
         keep = told.tensor > 0 if told.padding == 0 else told.tensor == 0
         keep = keep.detach().T if self._time_first else keep.detach()
-        if _find(grids, *keep.shape) is not None:
+        if not first and _find(grids, *keep.shape) is not None:
             # The first that counts, which has padding before it where sequences are padded on the left.
             keep = keep & (keep.cumsum(int(not self._time_first)) > 1)
         return keep.float()
