@@ -23,9 +23,9 @@ class Moments:
     Lists have one tensor per parameter, moments are float32.
     """
 
-    parameters: Sequence[Tensor]
-    m_hat: Sequence[Tensor]
-    root_v: Sequence[Tensor]
+    parameters: list[Tensor]
+    m_hat: list[Tensor]
+    root_v: list[Tensor]
     """sqrt(v_hat)."""
     eps: float
     group: Mapping[str, Any]
@@ -34,7 +34,8 @@ class Moments:
 
     def direction(self) -> tuple[Tensor, ...]:
         """m_hat / (sqrt(v_hat) + eps): what the learning rate multiplies (Kingma & Ba 2015, algorithm 1)."""
-        return torch._foreach_div(self.m_hat, torch._foreach_add(self.root_v, self.eps))
+        found: tuple[Tensor, ...] = torch._foreach_div(self.m_hat, torch._foreach_add(self.root_v, self.eps))
+        return found
 
     def gradients(self) -> list[Tensor]:
         """What the moments are made of: the gradients, and Adam's weight decay, which is added to them."""
@@ -70,7 +71,10 @@ def moments(optimizer: Optimizer, block_of: Mapping[int, int]) -> Iterator[tuple
                 found.setdefault(block_of[id(p)], []).append((p, *corrected))
         for block, rows in found.items():
             parameters, m_hat, v_hat = (list(column) for column in zip(*rows, strict=True))
-            yield block, Moments(parameters, m_hat, torch._foreach_sqrt(v_hat), group["eps"], group, _plain(optimizer))
+            yield (
+                block,
+                Moments(parameters, m_hat, list(torch._foreach_sqrt(v_hat)), group["eps"], group, _plain(optimizer)),
+            )
 
 
 def _corrected(p: Tensor, state: Mapping[str, Any], group: Mapping[str, Any]) -> tuple[Tensor, Tensor] | None:

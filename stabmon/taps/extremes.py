@@ -83,20 +83,23 @@ class Extremes:
             if x.numel() == 0:
                 return
             with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else spent:
-                self._readings.add(place, measure(x.detach(), width))
+                self._readings.add(place, measure(x.detach(), width, self._parts.forward.weights_of(x, first=True)))
 
         return hook
 
 
-def measure(x: Tensor, width: int | None = None) -> Tensor:
-    """float32 [activation_max, activation_max_key, range_used] over tensors of `width` features (None: x's last).
+def measure(x: Tensor, width: int | None = None, kept: Tensor | None = None) -> Tensor:
+    """float32 [activation_max, activation_max_key, range_used] over tokens of `width` features (None: x's last).
+
+    kept: 0 for tokens that do not count, of x's shape without its last dimension; None: all count.
 
     Every one combines by its maximum. The key's upper half is the maximum itself, rounded down to 7 bits after the
     leading one, its lower half the channel: the larger of two keys brings its channel along. Of two maxima within 0.8 %
     the higher channel wins; NaN where there are more than 65,536 channels. range_used: ln(max / largest finite value of
     x's dtype), 0 or less.
     """
-    most_D = x.reshape(-1, width or x.shape[-1]).abs().amax(0).float()
+    size = x.abs() if kept is None else torch.where(kept.unsqueeze(-1) > 0, x.abs(), 0)
+    most_D = size.reshape(-1, width or x.shape[-1]).amax(0).float()
     most = most_D.amax()
     most = torch.where(most.isfinite(), most, torch.inf)
     used = most.clamp(min=_TINY).log() - math.log(torch.finfo(x.dtype).max)

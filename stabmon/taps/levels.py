@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stabmon.taps import Tap
+from stabmon.taps.extremes import Extremes
+from stabmon.taps.optimizer_state import OptimizerState
 from stabmon.taps.parts import Parts
 
-STANDARD: tuple[Callable[[Parts], Tap], ...] = ()
+STANDARD: tuple[Callable[[Parts], Tap], ...] = (Extremes, OptimizerState)
 """What `standard` reads beyond `light`."""
 DEEP: tuple[Callable[[Parts], Tap], ...] = ()
 """What `deep` reads beyond `standard`."""
