@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stabmon.taps import Tap
+from stabmon.taps.attention import Attention
 from stabmon.taps.extremes import Extremes
 from stabmon.taps.optimizer_state import OptimizerState
 from stabmon.taps.parts import Parts
 
 STANDARD: tuple[Callable[[Parts], Tap], ...] = (Extremes, OptimizerState)
 """What `standard` reads beyond `light`."""
-DEEP: tuple[Callable[[Parts], Tap], ...] = ()
+DEEP: tuple[Callable[[Parts], Tap], ...] = (Attention,)
 """What `deep` reads beyond `standard`."""
 
 
