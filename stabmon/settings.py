@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 _log = logging.getLogger("stabmon")
@@ -27,6 +27,12 @@ class Settings(BaseSettings):
     """Steps between readings of the per-layer values; the cheap scalars are read every step."""
     probe_every: int = Field(50, ge=1, description="a whole number of steps, 1 or more")
     """Steps between readings of the output change on the fixed probe."""
+    probe: Any = Field(None, description="in code a batch as the model takes it: a tensor, a tuple or a dict")
+    """What the output change is read on; None: the first training call, cut short. At most 512 tokens of it are kept."""
+    forward: Any = Field(
+        None, description="in code a function of model and batch, beside probe=batch, the batch that it is called with"
+    )
+    """How the model is called for the probe, where its own forward is not how: returns logits, or (loss, logits)."""
     dense_steps: int = Field(50, ge=0, description="a whole number of steps, 0 or more")
     """Everything is read every step for this many steps, in a run that starts at step 0."""
     level: Literal["light", "standard", "deep"] = Field("light", description="'light', 'standard' or 'deep'")
@@ -73,6 +79,21 @@ class Settings(BaseSettings):
     critical ones alone; a function gets every alert, also when it clears."""
     disabled: bool = Field(False, description="true or false")
     """Attach nothing at all."""
+
+    @field_validator("probe")
+    @classmethod
+    def _is_a_batch(cls, value: Any) -> Any:
+        """Whether it holds tensors is looked at where tensors are known."""
+        if isinstance(value, str | bytes | int | float):
+            raise ValueError("no batch")
+        return value
+
+    @field_validator("forward")
+    @classmethod
+    def _calls_the_model(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None and (not callable(value) or info.data.get("probe") is None):
+            raise ValueError("no function, or no batch for it")
+        return value
 
     @field_validator("log_to")
     @classmethod

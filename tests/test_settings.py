@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -16,6 +17,8 @@ def test_the_defaults() -> None:
     assert Settings.of().model_dump() == {
         "every": 10,
         "probe_every": 50,
+        "probe": None,
+        "forward": None,
         "dense_steps": 50,
         "level": "light",
         "include": ("*",),
@@ -119,3 +122,10 @@ def test_a_slip_in_the_environment_is_told_with_the_nearest_name(
     assert [r.getMessage() for r in caplog.records] == [
         "stabmon: environment variable STABMON_DISABLE is no setting and does nothing; did you mean STABMON_DISABLED?"
     ]
+
+
+@pytest.mark.parametrize("given", [{"probe": "batch"}, {"probe": 3}, {"forward": len}, {"forward": 3, "probe": [1]}])
+def test_a_probe_that_is_no_batch_or_a_forward_without_one_is_refused(given: dict[str, Any]) -> None:
+    name = next(iter(given))
+    with pytest.raises(ValueError, match=f"^{name}=.* is not allowed: it takes in code a .*batch"):
+        Settings.of(**given)

@@ -10,7 +10,7 @@ TABLE = (
         "Share of the output variance that depends on the position, on the probe, eval mode.",
     ),
     Statistic("probe_loss", "model", "nats", "Loss on the probe before the update, eval mode."),
-    Statistic("output_msq", "model", "1", "Mean square of the centred output on the probe.", exported=False),
+    Statistic("output_msq", "model", "1", "Mean square of the output on the probe, centred where it predicts classes.", exported=False),
     Statistic(
         "output_change_msq",
         "model",
@@ -46,6 +46,18 @@ TABLE = (
         "model",
         "nats",
         "KL divergence per token between the predictions before and after one update.",
+    ),
+    Statistic(
+        "output_change_error",
+        "model",
+        "1",
+        "Relative standard error of total_output_change_ratio: 0 = exact difference, else estimated (KL: twice it).",
+    ),
+    Statistic(
+        "block_output_change_error",
+        "model",
+        "1",
+        "Relative standard error of the blocks' output_change_ratio: 0 = exact difference, else estimated.",
     ),
     Statistic("actual_loss_change", "model", "nats", "Change of the probe's loss by one update.", exported=False),
     Statistic(

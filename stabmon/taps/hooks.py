@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
 
 class Stopwatch:
@@ -35,12 +35,15 @@ spent = Stopwatch()
 class Hook:
     """Calls `do`; an exception goes to `failed` once and silences it, since one in a hook would end the training."""
 
+    silent: ClassVar[bool] = False
+    """True while stabmon itself runs the model."""
+
     def __init__(self, do: Callable[..., None], failed: Callable[[Exception], None]) -> None:
         self._do: Callable[..., None] | None = do
         self._failed = failed
 
     def __call__(self, *args: Any) -> None:
-        if self._do is None:
+        if self._do is None or Hook.silent:
             return
         try:
             self._do(*args)

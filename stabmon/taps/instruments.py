@@ -25,6 +25,7 @@ from stabmon.taps.loss import Loss
 from stabmon.taps.output_change import OutputChange
 from stabmon.taps.pack import Pack
 from stabmon.taps.parts import examine
+from stabmon.taps.sources import given_probe, source_of
 from stabmon.taps.updates import Updates
 
 _log = logging.getLogger("stabmon")
@@ -59,14 +60,15 @@ class Instruments:
     """
 
     def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer], settings: Settings) -> None:
+        given = given_probe(model, settings)  # before any hook is attached: it may raise
         self._parts = parts = examine(model, optimizers, settings)
         self._forward, self._norms, device = parts.forward, parts.norm_tap, parts.device
         gradients = Gradients(parts.groups, optimizers)
         updates = Updates(parts.groups, optimizers)
         self._loss = Loss(self._forward, device)
-        output = OutputChange(
-            model, parts.parameters_of, self._forward.take_first, lambda: self._first_targets, updates.weights_before
-        )
+        source = source_of(given, parts, settings, lambda: self._first_targets)
+        estimate = settings.level != "light"
+        output = OutputChange(model, parts.parameters_of, source, updates.weights_before, estimate)
         first_four: list[Tap] = [self._loss, self._norms, gradients, updates, output]
         self._taps = [*first_four, *extra_taps(settings.level, parts)]
         self.baselines = Baselines(self._forward)

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from stabmon.taps.hooks import Hook
+
 _backends: Any = torch.backends
 # What rounds inside float32 products (TF32, bfloat16) would swamp the difference of two outputs.
 _ROUNDING: tuple[tuple[Any, str, Any], ...] = (
@@ -30,7 +32,7 @@ _MODULE = frozenset(vars(nn.Module()))
 
 @contextmanager
 def undisturbed(model: nn.Module, called: nn.Module | None = None) -> Iterator[None]:
-    """Eval mode, eager, full float32, no autocast; afterwards all is as it was, also after an exception.
+    """Eval mode, eager, full float32, no autocast, our own hooks silent; afterwards all is as it was, come what may.
 
     `called` is the module whose forward will be called, if it isn't the model. Parameters and buffers are the
     caller's business (`torch.func.functional_call`).
@@ -39,6 +41,7 @@ def undisturbed(model: nn.Module, called: nn.Module | None = None) -> Iterator[N
         stack.enter_context(_random_states_kept(model))
         stack.enter_context(_attributes_kept(model))
         stack.enter_context(_contents_kept(model))
+        stack.enter_context(_unwatched())
         stack.enter_context(_full_float32())
         stack.enter_context(torch.autocast(device_of(model).type, enabled=False))
         stack.enter_context(_eager())
@@ -101,6 +104,16 @@ def _random_states_kept(model: nn.Module) -> Iterator[None]:
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
+
+
+@contextmanager
+def _unwatched() -> Iterator[None]:
+    """What runs here is no training: to a hook it would look like one of a model that is trained in eval mode."""
+    before, Hook.silent = Hook.silent, True
+    try:
+        yield
+    finally:
+        Hook.silent = before
 
 
 @contextmanager

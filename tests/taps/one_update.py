@@ -9,8 +9,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from stabmon.records import Site
 from stabmon.taps import Due
+from stabmon.taps.calls import Call
 from stabmon.taps.output_change import OutputChange
-from stabmon.taps.probe import Call
+from stabmon.taps.sources import FirstCall
 
 ALL = Due(layers=True, probe=True, blocks=True)
 Values = dict[tuple[str, str], float]
@@ -48,8 +49,10 @@ def tap_on(
     targets: Tensor | None = None,
     blocks: Mapping[Site, Sequence[str]] | None = None,
     max_tokens: int = 512,
+    estimate_blocks: bool = False,
 ) -> OutputChange:
-    return OutputChange(model, blocks or {}, lambda: call, lambda: targets, lambda: before, max_tokens)
+    source = FirstCall(model, (), lambda: call, lambda: targets, max_tokens)
+    return OutputChange(model, blocks or {}, source, lambda: before, estimate_blocks)
 
 
 def read(tap: OutputChange, due: Due = ALL) -> Values:
@@ -83,7 +86,7 @@ def at(model: nn.Module, values: Mapping[str, Tensor]) -> nn.Module:
     return copy
 
 
-def centred(model: nn.Module) -> Tensor:
+def centred(model: nn.Module, **given: Tensor) -> Tensor:
     with torch.no_grad():
-        logits: Tensor = model(**batch()).logits
+        logits: Tensor = model(**batch(), **given).logits
     return (logits - logits.mean(-1, keepdim=True)).reshape(-1, logits.shape[-1])

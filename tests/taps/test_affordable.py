@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from stabmon.taps.probe import Call, affordable
+from stabmon.taps.calls import Call, affordable
 
 
 @pytest.mark.parametrize(

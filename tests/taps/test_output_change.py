@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from stabmon.catalog import STATISTICS
-from stabmon.taps.output_change import kl_divergence
-from stabmon.taps.probe import Call
+from stabmon.taps.calls import Call
+from stabmon.taps.divergence import kl_divergence
 from tests.taps.one_update import at, batch, by_block, centred, copies, read, step, tap_on, tiny_gpt2, whole
 
 
@@ -18,7 +18,7 @@ def seeded() -> None:
 
 def test_columns_are_in_the_catalog_and_belong_to_their_scope() -> None:
     columns = tap_on(tiny_gpt2(), None, None, blocks=by_block(tiny_gpt2())).columns()
-    assert len(columns) == 8 + 2 * 4
+    assert len(columns) == 10 + 2 * 4
     for name, site in columns:
         assert STATISTICS[name].scope == ("block" if site.name else "model")
         assert STATISTICS[name].formula is None
@@ -52,6 +52,45 @@ def test_change_by_a_relative_update_of_1e_6_is_exact_to_2_percent_in_float32() 
     kl = F.kl_div(new.log_softmax(-1), old.log_softmax(-1), log_target=True, reduction="batchmean")
     assert found["output_change_msq"] == pytest.approx((new - old).square().mean().item(), rel=0.04)
     assert found["output_change_kl"] == pytest.approx(kl.item(), rel=0.04)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_changes_of_half_parameters_equal_a_float64_copy_of_what_is_stored(dtype: torch.dtype) -> None:
+    model = tiny_gpt2().to(dtype).train()
+    before, blocks = step(model, 1e-3, torch.optim.SGD if dtype == torch.float16 else torch.optim.Adam), by_block(model)
+    found = read(tap_on(model, Call((), batch()), before, blocks=blocks))
+    after = copies(model)
+    old, new = centred(at(model, before)), centred(at(model, after))
+    kl = F.kl_div(new.log_softmax(-1), old.log_softmax(-1), log_target=True, reduction="batchmean")
+    assert found["output_change_msq", ""] == pytest.approx((new - old).square().mean().item(), rel=1e-3)
+    assert found["output_change_kl", ""] == pytest.approx(kl.item(), rel=1e-3)
+    assert found["output_change_error", ""] == 0
+    loss = at(model, after)(**batch()).loss - at(model, before)(**batch()).loss
+    assert found["actual_loss_change", ""] == pytest.approx(loss.item(), rel=1e-2)
+    for site, names in blocks.items():
+        change = centred(at(model, before | {name: after[name] for name in names})) - old
+        assert found["block_output_change_msq", site.name] == pytest.approx(change.square().mean().item(), rel=1e-3)
+
+
+def test_padding_counts_in_no_statistic_of_the_output() -> None:
+    model = tiny_gpt2().train()
+    before = step(model, 1e-3)
+    mask = torch.ones(4, 24, dtype=torch.int64)
+    mask[0, 9:], mask[2, 20:] = 0, 0
+    found = whole(read(tap_on(model, Call((), batch() | {"attention_mask": mask}), before)))
+    old, new = (
+        centred(at(model, values), attention_mask=mask)[mask.flatten() > 0] for values in (before, copies(model))
+    )
+    change = new - old
+    kl = F.kl_div(new.log_softmax(-1), old.log_softmax(-1), log_target=True, reduction="batchmean")
+    share = (old - old.mean(0)).square().sum() / old.square().sum()
+    assert found["output_msq"] == pytest.approx(old.square().mean().item(), rel=1e-5)
+    assert found["output_change_msq"] == pytest.approx(change.square().mean().item(), rel=1e-3)
+    assert found["output_change_context_msq"] == pytest.approx(
+        (change - change.mean(0)).square().mean().item(), rel=1e-3
+    )
+    assert found["output_change_kl"] == pytest.approx(kl.item(), rel=1e-3)
+    assert found["probe_context_share"] == pytest.approx(share.item(), rel=1e-5)
 
 
 def test_each_blocks_change_equals_a_copy_in_which_it_alone_moved() -> None:

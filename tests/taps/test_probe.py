@@ -1,5 +1,4 @@
-import inspect
-from collections import namedtuple
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -7,9 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BatchEncoding, DynamicCache, GPT2Config, GPT2LMHeadModel
+from torch.utils.checkpoint import checkpoint
+from transformers import GPT2Config, GPT2LMHeadModel
 
-from stabmon.taps.probe import Call, Probe, cut, cut_targets
+from stabmon.taps.calls import Call
+from stabmon.taps.fitting import fit
+from stabmon.taps.probe import Answer, Probe, by_backward
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +31,16 @@ def ids(*shape: int, high: int = 61) -> Tensor:
 
 def parameters(model: nn.Module) -> dict[str, Tensor]:
     return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def same(answer: Answer) -> Answer:
+    return answer
+
+
+def outputs(probe: Probe, values: Mapping[str, Tensor]) -> Tensor:
+    z = probe(values, same).z
+    assert z is not None
+    return z.detach()
 
 
 class Fragile(nn.Module):
@@ -56,80 +68,19 @@ class Fragile(nn.Module):
         return z
 
 
-# ---------------------------------------------------------------------- cut
-
-
-def test_cut_keeps_whole_sequences_of_at_most_512_tokens() -> None:
-    call = Call((), {"input_ids": ids(16, 100), "attention_mask": torch.ones(16, 1, 100, 100), "scale": 2.0})
-    part = cut(call)
-    assert torch.equal(part.kwargs["input_ids"], call.kwargs["input_ids"][:5])
-    assert part.kwargs["attention_mask"].shape == (5, 1, 100, 100)
-    assert part.kwargs["scale"] == 2.0
-
-
-def test_cut_shortens_a_sequence_longer_than_512_in_every_dimension_of_time() -> None:
-    mask, embedded = torch.ones(3, 1, 700, 700), torch.randn(3, 700, 700)
-    part = cut(Call((ids(3, 700), torch.ones(700, 700)), {"mask": mask, "embedded": embedded}))
-    assert [t.shape for t in part.args] == [(1, 512), (512, 512)]
-    assert part.kwargs["mask"].shape == (1, 1, 512, 512)
-    assert torch.equal(part.kwargs["embedded"], embedded[:1, :512])
-
-
-def test_cut_of_inputs_without_time_counts_one_token_each() -> None:
-    part = cut(Call((torch.randn(600, 3, 4, 4),), {"labels": ids(600)}))
-    assert part.args[0].shape == (512, 3, 4, 4)
-    assert part.kwargs["labels"].shape == (512,)
-
-
-def test_cut_copies_tensors_also_inside_mappings_and_named_tuples() -> None:
-    Pair = namedtuple("Pair", "left right")
-    encoding = BatchEncoding({"input_ids": ids(2, 3)})
-    call = Call((encoding, Pair(ids(2, 3), [ids(2, 3)])), {})
-    part = cut(call)
-    encoding["input_ids"].zero_()
-    call.args[1].right[0].zero_()
-    assert isinstance(part.args[0], BatchEncoding)
-    assert isinstance(part.args[1], Pair)
-    assert torch.equal(part.args[0]["input_ids"], ids(2, 3))
-    assert torch.equal(part.args[1].right[0], ids(2, 3))
-
-
-def test_cut_keeps_labels_and_drops_caches_and_the_item_count() -> None:
-    call = Call((), {"input_ids": ids(2, 3), "labels": ids(2, 3), "past_key_values": DynamicCache(),
-                     "num_items_in_batch": torch.tensor(6), "use_cache": True})  # fmt: skip
-    assert set(cut(call).kwargs) == {"input_ids", "labels"}
-    signature = inspect.signature(GPT2LMHeadModel.forward)
-    assert cut(call, signature=signature).kwargs["use_cache"] is False
-
-
-def test_cut_twice_is_cut_once() -> None:
-    once = cut(Call((ids(9, 700),), {}))
-    assert torch.equal(cut(once).args[0], once.args[0])
-
-
-def test_targets_are_cut_like_the_call_flattened_or_not() -> None:
-    call, targets = Call((ids(16, 100),), {}), ids(16, 100)
-    assert torch.equal(cut_targets(targets, call), targets[:5])
-    assert torch.equal(cut_targets(targets.flatten(), call), targets[:5])
-    assert torch.equal(cut_targets(targets[:, 0], call), targets[:5, 0])
-    assert torch.equal(cut_targets(ids(2, 700), Call((ids(2, 700),), {})), ids(2, 700)[:1, :512])
-
-
-# ---------------------------------------------------------------------- evaluation
-
-
 def test_output_at_other_parameters_is_that_of_a_copy_that_has_them() -> None:
     model, other = tiny_gpt2(), tiny_gpt2()
     with torch.no_grad():
         for p in other.parameters():
             p.add_(torch.randn_like(p) * 0.02)
     call = Call((), {"input_ids": ids(2, 16), "labels": ids(2, 16)})
-    output = Probe(model, call)(parameters(other))
+    output = Probe(model, call)(parameters(other), same)
     expected = other.eval()(**call.kwargs)
     logits = expected.logits.reshape(32, 61)
-    assert output.logits is not None
+    assert output.z is not None
     assert output.loss is not None
-    torch.testing.assert_close(output.logits, logits - logits.mean(-1, keepdim=True), rtol=0, atol=1e-6)
+    assert output.classes
+    torch.testing.assert_close(output.z, logits - logits.mean(-1, keepdim=True), rtol=0, atol=1e-6)
     assert output.loss.item() == expected.loss.item()
 
 
@@ -139,12 +90,12 @@ def test_tied_weights_move_together_and_their_slope_counts_both_uses() -> None:
     call = Call((), {"input_ids": ids(2, 16), "labels": ids(2, 16)})
     here, toward = parameters(model), parameters(model)
     toward["transformer.wte.weight"] += 0.01 * torch.randn(61, 32)
-    output = Probe(model, call)(here, toward)
+    slope = Probe(model, call)(here, lambda answer: answer.slope(toward))
     copy = deepcopy(model).eval()
     copy(**call.kwargs).loss.backward()
     step = toward["transformer.wte.weight"] - here["transformer.wte.weight"]
-    assert output.slope is not None
-    assert output.slope.item() == pytest.approx((copy.transformer.wte.weight.grad * step).sum().item(), rel=1e-5)
+    assert slope is not None
+    assert slope.item() == pytest.approx((copy.transformer.wte.weight.grad * step).sum().item(), rel=1e-5)
 
 
 def test_everything_of_the_model_is_bit_identical_after_the_probe() -> None:
@@ -157,7 +108,7 @@ def test_everything_of_the_model_is_bit_identical_after_the_probe() -> None:
     changed = {name: p + 1 for name, p in parameters(model).items()}
     probe = Probe(model, Call((torch.randn(7, 6),), {}), ids(7, high=5))
     rng = torch.get_rng_state()
-    assert probe(parameters(model), toward=changed).slope is not None
+    assert probe(parameters(model), lambda answer: answer.slope(changed)) is not None
     assert torch.equal(torch.get_rng_state(), rng)
     assert all(a is b for a, b in zip([*model.parameters(), *model.buffers()], objects, strict=True))
     for p, (grad, copy) in zip(model.parameters(), gradients, strict=True):
@@ -173,10 +124,7 @@ def test_everything_of_the_model_is_bit_identical_after_the_probe() -> None:
 def test_a_buffer_that_the_forward_changes_is_the_same_in_each_evaluation() -> None:
     model = Fragile()
     probe = Probe(model, Call((torch.randn(7, 6),), {}))
-    first, second = probe({}).logits, probe({}).logits
-    assert first is not None
-    assert second is not None
-    assert torch.equal(first, second)
+    assert torch.equal(outputs(probe, {}), outputs(probe, {}))
 
 
 def test_a_forward_that_raises_leaves_the_model_as_it_was() -> None:
@@ -186,7 +134,7 @@ def test_a_forward_that_raises_leaves_the_model_as_it_was() -> None:
     rng = torch.get_rng_state()
     model.fails = True
     with pytest.raises(RuntimeError, match="half-way"):
-        probe({name: p + 1 for name, p in parameters(model).items()})
+        probe({name: p + 1 for name, p in parameters(model).items()}, same)
     assert torch.equal(torch.get_rng_state(), rng)
     assert all(a is b for a, b in zip(model.parameters(), objects, strict=True))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
@@ -200,102 +148,95 @@ def test_parameters_are_swapped_in_the_whole_model_when_a_part_of_it_was_called(
             self.net = nn.Linear(3, 4)
 
     model, x = Wrapper(), torch.randn(5, 3)
-    output = Probe(model, Call((x,), {}, module=model.net))({"net.weight": torch.zeros(4, 3)})
-    assert output.logits is not None
-    bias = model.net.bias - model.net.bias.mean()
-    torch.testing.assert_close(output.logits, bias.expand(5, 4))
+    z = outputs(Probe(model, Call((x,), {}, module=model.net)), {"net.weight": torch.zeros(4, 3)})
+    torch.testing.assert_close(z, model.net.bias.expand(5, 4))
 
 
-def test_the_backward_of_a_checkpointed_model_recomputes_with_the_swapped_parameters() -> None:
-    from torch.utils.checkpoint import checkpoint
-
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_the_backward_of_a_checkpointed_model_recomputes_with_the_swapped_parameters(reentrant: bool) -> None:
     class Checkpointed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.lower, self.upper = nn.Linear(3, 8), nn.Linear(8, 4)
+            self.lowest, self.lower, self.upper = nn.Linear(3, 3), nn.Linear(3, 8), nn.Linear(8, 4)
 
         def forward(self, x: Tensor) -> Tensor:
-            h = checkpoint(lambda t: torch.tanh(self.lower(t)), x, use_reentrant=False)
+            h = checkpoint(lambda t: torch.tanh(self.lower(t)), self.lowest(x), use_reentrant=reentrant)
             z: Tensor = self.upper(h)
             return z
 
     model, x, y = Checkpointed(), torch.randn(5, 3), ids(5, high=4)
+    for p in model.parameters():
+        p.grad = torch.randn_like(p)
+    gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     there = {name: p + 0.1 for name, p in parameters(model).items()}
     toward = {name: p + torch.randn_like(p) for name, p in there.items()}
-    output = Probe(model, Call((x,), {}), y)(there, toward)
+    probe = fit(model, Call((x,), {}), y)
+    assert (probe.differentiate is by_backward) is reentrant
+    slopes = probe(there, lambda answer: [answer.slope(toward) for _ in range(3)])
     copy = deepcopy(model)
+    copy.zero_grad()
     copy.load_state_dict(there)
-    F.cross_entropy(copy.upper(torch.tanh(copy.lower(x))), y).backward()
+    F.cross_entropy(copy.upper(torch.tanh(copy.lower(copy.lowest(x)))), y).backward()
     expected = sum(
         (p.grad * (toward[n] - there[n])).sum().item() for n, p in copy.named_parameters() if p.grad is not None
     )
-    assert output.slope is not None
-    assert output.slope.item() == pytest.approx(expected, rel=1e-5)
+    assert [s.item() for s in slopes if s is not None] == [pytest.approx(expected, rel=1e-5)] * 3
+    for p, gradient in zip(model.parameters(), gradients, strict=True):
+        assert p.grad is not None
+        assert torch.equal(p.grad, gradient)
 
 
-class Returns(nn.Module):
-    """Returns whatever it is told to make of its logits."""
+# ---------------------------------------------------------------------- precision
 
-    def __init__(self, shape: Any) -> None:
+
+class Casting(nn.Module):
+    """Computes in a precision of its own, whatever its parameters have, and returns float32."""
+
+    def __init__(self) -> None:
         super().__init__()
-        self.linear, self.shape = nn.Linear(3, 4), shape
+        self.into, self.out = nn.Linear(3, 8), nn.Linear(8, 4)
 
-    def forward(self, x: Tensor) -> Any:
-        return self.shape(self.linear(x))
-
-
-@pytest.mark.parametrize(
-    ("shape", "logits", "loss"),
-    [
-        (lambda z: z, True, None),
-        (lambda z: (z, z.sum()), True, "sum"),
-        (lambda z: (z.sum(), z), True, "sum"),
-        (lambda z: {"aux": z.mean(), "hidden": 2 * z, "logits": z}, True, None),
-        (lambda z: {"loss": z.sum(), "hidden": z}, True, "sum"),
-        (lambda z: z.sum(), False, "sum"),
-        (lambda z: z[..., :1], False, None),
-    ],
-    ids=["tensor", "tuple", "hf tuple", "mapping", "mapping with loss", "loss alone", "one column"],
-)
-def test_logits_and_loss_are_found_in_what_the_model_returns(shape: Any, logits: bool, loss: str | None) -> None:
-    model, x = Returns(shape), torch.randn(2, 5, 3)
-    output = Probe(model, Call((x,), {}))({})
-    z = model.linear(x).detach()
-    if logits:
-        assert output.logits is not None
-        torch.testing.assert_close(output.logits, (z - z.mean(-1, keepdim=True)).reshape(10, 4))
-    assert (output.logits is None) is not logits
-    assert (output.loss is None) is (loss is None)
-    if output.loss is not None:
-        assert output.loss.item() == pytest.approx(z.sum().item(), rel=1e-6)
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            z: Tensor = self.out(self.into(x))
+        return z.float()
 
 
-@pytest.mark.parametrize("targets", [ids(2, 5, high=4), ids(10, high=4)], ids=["[B, T]", "[B*T]"])
-def test_given_targets_make_the_loss_and_ignored_ones_do_not_count(targets: Tensor) -> None:
-    targets = targets.clone()
-    targets.view(-1)[3] = -100
-    model, x = Returns(lambda z: z), torch.randn(2, 5, 3)
-    output = Probe(model, Call((x,), {}), targets)({})
-    log_p = model.linear(x).detach().reshape(10, 4).log_softmax(-1)
-    picked = [-log_p[i, t].item() for i, t in enumerate(targets.flatten().tolist()) if t != -100]
-    assert output.loss is not None
-    assert output.loss.item() == pytest.approx(sum(picked) / 9, rel=1e-6)
+class Refusing(nn.Module):
+    """Takes one precision only, as quantized layers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(3, 4, dtype=torch.bfloat16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert self.out.weight.dtype == torch.bfloat16
+        z: Tensor = self.out(x.bfloat16())
+        return z
 
 
-def test_targets_of_another_shape_make_no_loss() -> None:
-    model, x = Returns(lambda z: z), torch.randn(2, 5, 3)
-    assert Probe(model, Call((x,), {}), ids(5, 2, high=4))({}).loss is None
-    assert Probe(model, Call((x,), {}), torch.randn(2, 5))({}).loss is None
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_parameters_are_widened_so_that_the_output_is_that_of_a_float32_copy(dtype: torch.dtype) -> None:
+    model = tiny_gpt2().to(dtype)
+    probe = fit(model, Call((), {"input_ids": ids(2, 16), "labels": ids(2, 16)}))
+    assert probe.wide
+    assert probe.exact
+    logits = deepcopy(model).float().eval()(ids(2, 16)).logits.reshape(32, 61)
+    expected = logits - logits.mean(-1, keepdim=True)
+    torch.testing.assert_close(outputs(probe, parameters(model)), expected, rtol=0, atol=1e-6)
+    assert all(p.dtype == dtype for p in model.parameters())
 
 
-def test_bfloat16_parameters_or_logits_are_not_exact() -> None:
+def test_a_model_that_computes_in_halves_of_its_own_or_takes_nothing_else_is_not_exact() -> None:
     x = torch.randn(2, 3)
-    assert Probe(Returns(lambda z: z), Call((x,), {}))({}).exact
-    assert not Probe(Returns(lambda z: z.bfloat16()), Call((x,), {}))({}).exact
-    assert not Probe(Returns(lambda z: z).bfloat16(), Call((x.bfloat16(),), {}))({}).exact
+    assert fit(nn.Linear(3, 4), Call((x,), {})).exact
+    assert not fit(Casting(), Call((x,), {})).exact
+    refusing = fit(Refusing(), Call((x,), {}))
+    assert not refusing.wide
+    assert not refusing.exact
 
 
 def test_half_inputs_of_an_autocast_run_are_widened() -> None:
-    output = Probe(Returns(lambda z: z), Call((torch.randn(2, 3).bfloat16(),), {}))({})
-    assert output.logits is not None
-    assert output.exact
+    probe = fit(nn.Linear(3, 4), Call((torch.randn(2, 3).bfloat16(),), {}))
+    assert probe.exact
+    assert outputs(probe, {}).dtype == torch.float32

@@ -1,0 +1,82 @@
+"""What a model returned for the probe: its output, its loss, which positions count and whether it predicts classes.
+
+Shapes: N positions (tokens, images, pixels), V values at each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from stabmon.taps.calls import Call, tensors_in
+
+IGNORE_INDEX = -100
+_NO_CLASSES = ("regression", "multi_label_classification")
+"""Of `config.problem_type` in Hugging Face models: outputs that no softmax is taken of."""
+
+
+def output_of(returned: Any) -> Tensor | None:
+    """`.logits`, else the first floating tensor with more than one dimension, as [..., V]: of an image's channels."""
+    found = (t for t in tensors_in((_named(returned, "logits"), returned)) if t.is_floating_point() and t.ndim > 1)
+    output = next(found, None)
+    return output.movedim(1, -1) if output is not None and output.ndim > 3 else output
+
+
+def loss_of(returned: Any, output: Tensor | None, targets: Tensor | None) -> Tensor | None:
+    """The model's own loss by name, else cross entropy with the given targets, else a scalar that was returned."""
+    named = _named(returned, "loss")
+    if named is None and output is not None and targets is not None:
+        # The targets that the loop gave are surer than an unnamed scalar, which may be a part of a loss.
+        given = _cross_entropy(output, targets)
+        if given is not None:
+            return given
+    # A mapping's unnamed scalars may be parts of a loss; a tuple's first one is the loss (HF tuples, nanoGPT).
+    found = (named,) if named is not None or isinstance(returned, Mapping) else returned
+    scalars = (t for t in tensors_in(found) if t.is_floating_point() and t.ndim < 2 and t.numel() == 1)
+    return next((t.reshape(()) for t in scalars), None)
+
+
+def predicts_classes(model: nn.Module, call: Call, targets: Tensor | None, returned: Any, output: Tensor) -> bool:
+    """Whether the output [..., V] is what a softmax is taken of.
+
+    It is where the targets are whole numbers. Where they are not known: an output called `logits`, or one for each of
+    the integers that went in, as in a language model. Nothing else is, so a KL divergence is not invented.
+    """
+    if output.shape[-1] == 1 or getattr(getattr(model, "config", None), "problem_type", None) in _NO_CLASSES:
+        return False
+    labels = targets if targets is not None else call.named("labels")
+    if labels is not None:
+        return not (labels.is_floating_point() or labels.is_complex())
+    aligned = any(not t.is_floating_point() and t.shape == output.shape[:-1] for t in call.tensors)
+    return _named(returned, "logits") is not None or aligned
+
+
+def counted(model: nn.Module, call: Call, output: Tensor) -> Tensor | None:
+    """float32[N]: 1 for a position that counts, 0 for padding; None: the call has no mask for the output [..., V]."""
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        labels = call.named("labels")
+        masks = [call.named("decoder_attention_mask"), None if labels is None else labels != IGNORE_INDEX]
+    else:
+        padded = (call.named("src_key_padding_mask"), call.named("key_padding_mask"))
+        masks = [call.named("attention_mask"), *(~m for m in padded if m is not None and m.dtype == torch.bool)]
+    fitting = (m for m in masks if m is not None and m.shape == output.shape[:-1])
+    return next(((m > 0).reshape(-1).float() for m in fitting), None)
+
+
+def _cross_entropy(output: Tensor, targets: Tensor) -> Tensor | None:
+    """Mean over the positions; None where targets and output [..., V] do not belong together."""
+    flat = output.reshape(-1, output.shape[-1])
+    flattened = targets.numel() == len(flat) and (targets.ndim == 1 or output.ndim == 2)
+    if targets.is_floating_point() or flat.shape[-1] == 1:
+        return None
+    if not (flattened or targets.shape == output.shape[:-1]):
+        return None
+    return F.cross_entropy(flat.to(torch.promote_types(flat.dtype, torch.float32)), targets.reshape(-1).long())
+
+
+def _named(returned: Any, name: str) -> Any:
+    return returned.get(name) if isinstance(returned, Mapping) else getattr(returned, name, None)

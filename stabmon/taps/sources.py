@@ -1,0 +1,122 @@
+"""Where the probe comes from: the loop's first training call, or a batch that the user gives."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from stabmon.settings import Settings
+from stabmon.taps.calls import Call, affordable, cut, cut_targets
+from stabmon.taps.fitting import fit
+from stabmon.taps.parts import Parts
+from stabmon.taps.probe import Probe
+from stabmon.taps.undisturbed import device_of
+
+MAX_TOKENS = 512
+MAX_PARAMETERS = 10**9
+_SHARDED = ("device_mesh", "ds_id", "_is_flat_param")
+"""Attributes of parameters that FSDP2 and tensor parallelism, DeepSpeed ZeRO and FSDP1 keep in pieces."""
+
+_UNREAD = "stabmon: the output change of an update is not read"
+_log = logging.getLogger("stabmon")
+
+Source = Callable[[], Probe | None]
+"""Gives the probe; None: there is none, or not yet."""
+
+
+def given_probe(model: nn.Module, settings: Settings) -> Probe | None:
+    """The probe of the user's own batch, tried once; None: none was given, or the model is not in one piece.
+
+    ValueError: `probe` is no batch, or the model cannot be called with it.
+    """
+    if settings.probe is None or sharded(model):
+        return None
+    kind, call = type(settings.probe).__name__, call_with(settings.probe, settings.forward)
+    if not call.tensors:
+        raise ValueError(f"probe={kind}: holds no tensor; give a batch as the model takes it: a tensor, tuple or dict")
+    signature = None if settings.forward else inspect.signature(type(model).forward)
+    device = device_of(model)
+    part = cut(call, MAX_TOKENS, signature).map(lambda tensor: tensor.to(device))
+    try:
+        return fit(model, part)
+    except Exception as error:
+        how = "forward(model, probe)" if settings.forward else f"{type(model).__name__} called with probe={kind}"
+        raise ValueError(
+            f"probe: {how} raised {type(error).__name__}: {error}. Give probe=batch as the model takes it (a dict by "
+            "name, a tuple by position), or forward=function that calls the model for it and returns its output"
+        ) from error
+
+
+def source_of(
+    given: Probe | None,
+    parts: Parts,
+    settings: Settings,
+    first_targets: Callable[[], Tensor | None],
+) -> Source:
+    """The given probe, else the first training call; nothing where that would be wrong, or cost too much unasked."""
+    model, first_call = parts.model, parts.forward.take_first
+    norms = [norm.module for norm in parts.norms]
+    if given is not None:
+        return _instead(first_call, replace(given, norms=norms))
+    if sharded(model):
+        _log.warning("%s: the model's parameters lie in pieces on several devices", _UNREAD)
+        return _instead(first_call, None)
+    asked = "probe_every" in settings.model_fields_set
+    if not asked and (count := sum(p.numel() for p in model.parameters())) > MAX_PARAMETERS:
+        much = f"{count / 1e9:.1f} billion parameters"
+        _log.warning("%s: copies of %s take much memory. To have it read, give probe_every or probe", _UNREAD, much)
+        return _instead(first_call, None)
+    return FirstCall(model, norms, first_call, first_targets)
+
+
+class FirstCall:
+    """The first training call that was seen, cut to `max_tokens`, else to what is affordable."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        norms: Sequence[nn.Module],
+        first_call: Callable[[], Call | None],
+        first_targets: Callable[[], Tensor | None] = lambda: None,
+        max_tokens: int | None = None,
+    ) -> None:
+        self._model = model
+        self._norms = norms
+        self._first_call = first_call
+        self._first_targets = first_targets
+        self._max_tokens = max_tokens
+
+    def __call__(self) -> Probe | None:
+        call, targets = self._first_call(), self._first_targets()
+        if call is None:
+            return None
+        tokens = self._max_tokens or affordable(call)
+        part = cut(call, tokens, inspect.signature(type(call.module or self._model).forward))
+        return fit(self._model, part, None if targets is None else cut_targets(targets, call, tokens), self._norms)
+
+
+def call_with(batch: Any, forward: Callable[..., Any] | None = None) -> Call:
+    """The model called with a batch: a mapping by name, a tuple or list by position, all else as the one argument."""
+    if forward is not None:
+        return Call((batch,), {}, forward=forward)
+    if isinstance(batch, Mapping):
+        return Call((), dict(batch))
+    return Call(tuple(batch) if isinstance(batch, tuple | list) else (batch,), {})
+
+
+def sharded(model: nn.Module) -> bool:
+    """Whether parameters lie in pieces on several devices."""
+    return any(getattr(p, name, None) is not None for p in model.parameters() for name in _SHARDED)
+
+
+def _instead(first_call: Callable[[], Call | None], probe: Probe | None) -> Source:
+    def take() -> Probe | None:
+        first_call()  # it holds a whole batch, and is let go of
+        return probe
+
+    return take
