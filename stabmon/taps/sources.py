@@ -15,14 +15,16 @@ from stabmon.taps.calls import Call, affordable, cut, cut_targets
 from stabmon.taps.fitting import fit
 from stabmon.taps.parts import Parts
 from stabmon.taps.probe import Probe
+from stabmon.taps.sharding import hides_parameters, is_shared
 from stabmon.taps.undisturbed import device_of
 
 MAX_TOKENS = 512
 MAX_PARAMETERS = 10**9
-_SHARDED = ("device_mesh", "ds_id", "_is_flat_param")
-"""Attributes of parameters that FSDP2 and tensor parallelism, DeepSpeed ZeRO and FSDP1 keep in pieces."""
 
-_UNREAD = "stabmon: the output change of an update is not read"
+_TOO_LARGE = (
+    "stabmon: the output change of an update is not read: copies of %s take much memory. To have it read, give "
+    "probe_every or probe"
+)
 _log = logging.getLogger("stabmon")
 
 Source = Callable[[], Probe | None]
@@ -30,11 +32,11 @@ Source = Callable[[], Probe | None]
 
 
 def given_probe(model: nn.Module, settings: Settings) -> Probe | None:
-    """The probe of the user's own batch, tried once; None: none was given, or the model is not in one piece.
+    """The probe of the user's own batch, tried once; None: none was given, or it is not all on this rank.
 
     ValueError: `probe` is no batch, or the model cannot be called with it.
     """
-    if settings.probe is None or sharded(model):
+    if settings.probe is None or spread(model):
         return None
     kind, call = type(settings.probe).__name__, call_with(settings.probe, settings.forward)
     if not call.tensors:
@@ -63,13 +65,10 @@ def source_of(
     norms = [norm.module for norm in parts.norms]
     if given is not None:
         return _instead(first_call, replace(given, norms=norms))
-    if sharded(model):
-        _log.warning("%s: the model's parameters lie in pieces on several devices", _UNREAD)
-        return _instead(first_call, None)
     asked = "probe_every" in settings.model_fields_set
     if not asked and (count := sum(p.numel() for p in model.parameters())) > MAX_PARAMETERS:
         much = f"{count / 1e9:.1f} billion parameters"
-        _log.warning("%s: copies of %s take much memory. To have it read, give probe_every or probe", _UNREAD, much)
+        _log.warning(_TOO_LARGE, much)
         return _instead(first_call, None)
     return FirstCall(model, norms, first_call, first_targets)
 
@@ -109,9 +108,9 @@ def call_with(batch: Any, forward: Callable[..., Any] | None = None) -> Call:
     return Call(tuple(batch) if isinstance(batch, tuple | list) else (batch,), {})
 
 
-def sharded(model: nn.Module) -> bool:
-    """Whether parameters lie in pieces on several devices."""
-    return any(getattr(p, name, None) is not None for p in model.parameters() for name in _SHARDED)
+def spread(model: nn.Module) -> bool:
+    """Whether this rank holds parts of the parameters only, so that it cannot run the model by itself."""
+    return hides_parameters(model) is not None or any(is_shared(p) for p in model.parameters())
 
 
 def _instead(first_call: Callable[[], Call | None], probe: Probe | None) -> Source:
