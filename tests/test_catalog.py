@@ -39,7 +39,8 @@ def test_a_derived_statistic_is_made_of_stored_ones_of_its_own_scope(row: Statis
 
 def test_sums_of_squares_combine_by_sum_and_have_a_human_form() -> None:
     squares = [row for row in STORED if row.name.endswith("_sq")]
-    assert [row.name for row in squares] == ["total_grad_sq", "grad_sq", "weight_sq", "update_sq"]
+    blocks = ["grad_sq", "weight_sq", "update_sq", "intended_update_sq", "lost_update_sq"]
+    assert [row.name for row in squares] == ["total_grad_sq", *blocks]
     assert {row.combine for row in squares} == {"sum"}
     assert not any(row.exported for row in squares)
     assert all(any(row.name in derived.of for derived in DERIVED) for row in squares)

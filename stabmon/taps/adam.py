@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,108 +11,111 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from stabmon.taps.sharding import local, parts, summands
+
 _EIGHT_BIT = "bitsandbytes.functional"
-_BLOCK = 256
+_SCALED = 256
 """Values that share one scale in an 8-bit state of bitsandbytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
-    """Of the parameters of one block and one parameter group that had a gradient in the step that has just ended.
+class Moment:
+    """Of one parameter that had a gradient in the step that has just ended; what this rank holds of it."""
 
-    Lists have one tensor per parameter, moments are float32.
-    """
-
-    parameters: list[Tensor]
-    m_hat: list[Tensor]
-    root_v: list[Tensor]
+    parameter: Tensor
+    whole: Tensor
+    """The parameter as the model has it."""
+    gradient: Tensor
+    m_hat: Tensor
+    """float32, as root_v."""
+    root_v: Tensor
     """sqrt(v_hat)."""
-    eps: float
     group: Mapping[str, Any]
     plain: bool
     """Whether the optimizer's update is exactly Adam's or AdamW's."""
 
-    def direction(self) -> tuple[Tensor, ...]:
+    @property
+    def eps(self) -> float:
+        return float(self.group["eps"])
+
+    @property
+    def count(self) -> int:
+        """How often its coordinates count beside those of parameters that every rank holds."""
+        return parts(self.whole)
+
+    def direction(self) -> Tensor:
         """m_hat / (sqrt(v_hat) + eps): what the learning rate multiplies (Kingma & Ba 2015, algorithm 1)."""
-        found: tuple[Tensor, ...] = torch._foreach_div(self.m_hat, torch._foreach_add(self.root_v, self.eps))
-        return found
+        return self.m_hat / (self.root_v + self.eps)
 
-    def gradients(self) -> list[Tensor]:
-        """What the moments are made of: the gradients, and Adam's weight decay, which is added to them."""
-        gradients = [p.grad.detach().float() for p in self.parameters if p.grad is not None]
-        if self.group.get("maximize"):
-            gradients = list(torch._foreach_neg(gradients))
-        decay = self.group.get("weight_decay", 0)
-        if not decay or self.group.get("decoupled_weight_decay", True):
-            return gradients
-        # The weights of before the step, which they were added from.
-        before = (
-            p.detach().float() + self.group["lr"] * u for p, u in zip(self.parameters, self.direction(), strict=True)
-        )
-        return [g + decay * weight for g, weight in zip(gradients, before, strict=True)]
+    def made_of(self) -> Tensor:
+        """What was added to the moments: the gradient, and with it Adam's weight decay."""
+        gradient = -self.gradient.float() if self.group.get("maximize") else self.gradient.float()
+        if not self._decay or self._decoupled:
+            return gradient
+        before = self.parameter.float() + self.group["lr"] * self.direction()
+        return torch.add(gradient, before, alpha=self._decay)
 
-    def updates(self, before: Sequence[Tensor]) -> list[Tensor]:
-        """theta_{t+1} - theta_t as the optimizer computed it, before rounding to the weights' own dtype."""
-        decay = self.group.get("weight_decay", 0) if self.group.get("decoupled_weight_decay", True) else 0
-        found = zip(self.direction(), before, strict=True)
-        return [-self.group["lr"] * (u + decay * weight.float()) for u, weight in found]
+    def update(self, before: Tensor) -> Tensor:
+        """theta_{t+1} - theta_t as the optimizer computed it, before it was rounded to the weights' own dtype."""
+        decay = self._decay if self._decoupled else 0.0
+        return -torch.add(self.direction(), before.float(), alpha=decay).mul_(self.group["lr"])
+
+    @property
+    def _decay(self) -> float:
+        return float(self.group.get("weight_decay", 0))
+
+    @property
+    def _decoupled(self) -> bool:
+        return bool(self.group.get("decoupled_weight_decay", True))
 
 
-def moments(optimizer: Optimizer, block_of: Mapping[int, int]) -> Iterator[tuple[int, Moments]]:
-    """(block, moments) for all parameters with two moments; `block_of`: id of a parameter -> number of its block."""
+def moments(optimizer: Optimizer, wanted: Container[int]) -> Iterator[Moment]:
+    """Those of all parameters, of those whose id is `wanted`, that the optimizer keeps two moments of."""
+    plain = _plain(optimizer)
     for group in optimizer.param_groups:
         if "betas" not in group or not isinstance(group.get("eps"), float):
             continue
-        found: dict[int, list[tuple[Tensor, Tensor, Tensor]]] = {}
         for p in group["params"]:
-            if id(p) not in block_of or p.grad is None:  # without a gradient it was not stepped
+            # Without a gradient it was not stepped; one that ranks have yet to sum up is not known here.
+            if id(p) not in wanted or p.grad is None or p.grad.is_sparse or summands(p.grad) > 1:
                 continue
-            if (corrected := _corrected(p, optimizer.state.get(p, {}), group)) is not None:
-                found.setdefault(block_of[id(p)], []).append((p, *corrected))
-        for block, rows in found.items():
-            parameters, m_hat, v_hat = (list(column) for column in zip(*rows, strict=True))
-            yield (
-                block,
-                Moments(parameters, m_hat, list(torch._foreach_sqrt(v_hat)), group["eps"], group, _plain(optimizer)),
-            )
+            corrected = _corrected(optimizer.state.get(p, {}), group, local(p.detach()))
+            if corrected is not None:
+                m_hat, v_hat = corrected
+                yield Moment(local(p.detach()), p, local(p.grad.detach()), m_hat, v_hat.sqrt(), group, plain)
 
 
-def _corrected(p: Tensor, state: Mapping[str, Any], group: Mapping[str, Any]) -> tuple[Tensor, Tensor] | None:
+def _corrected(state: Mapping[str, Any], group: Mapping[str, Any], p: Tensor) -> tuple[Tensor, Tensor] | None:
     """(m_hat, v_hat), float32; None: the state has no two moments of the parameter's shape."""
-    m, v = _first(p, state), _second(p, state, group)
+    m = _held(state, "exp_avg", "1")
+    v = _held(state, "max_exp_avg_sq" if group.get("amsgrad") else "exp_avg_sq", "2")
     step = state.get("step", group.get("step"))
-    if m is None or v is None or step is None:
+    if m is None or v is None or step is None or m.shape != p.shape or v.shape != p.shape:
         return None
     if isinstance(step, Tensor):  # no `float(step)`: it may be on the device
-        step = step.to(torch.float32 if step.device.type == "mps" else torch.float64)
+        step = local(step).to(torch.float32 if step.device.type == "mps" else torch.float64)
     return m.float() / (1 - group["betas"][0] ** step), v.float() / (1 - group["betas"][1] ** step)
 
 
-def _first(p: Tensor, state: Mapping[str, Any]) -> Tensor | None:
-    return _of_shape(p, state.get("exp_avg", _unpacked(state, "1")))
-
-
-def _second(p: Tensor, state: Mapping[str, Any], group: Mapping[str, Any]) -> Tensor | None:
-    usual = "max_exp_avg_sq" if group.get("amsgrad") else "exp_avg_sq"
-    return _of_shape(p, state.get(usual, _unpacked(state, "2")))
-
-
-def _of_shape(p: Tensor, moment: Tensor | None) -> Tensor | None:
-    return moment if moment is not None and moment.shape == p.shape else None
-
-
-def _unpacked(state: Mapping[str, Any], number: str) -> Tensor | None:
-    """A moment as bitsandbytes keeps it, in 32 bits or in 8 with one scale per 256 values."""
-    moment = state.get(f"state{number}")
+def _held(state: Mapping[str, Any], name: str, number: str) -> Tensor | None:
+    """A moment as torch keeps it, or bitsandbytes: in 32 bits, or in 8 with one scale per 256 values."""
+    moment: Tensor | None = state.get(name, state.get(f"state{number}"))
     if moment is None or moment.dtype != torch.uint8:
-        return moment
+        return None if moment is None else local(moment)
     scales, code = state.get(f"absmax{number}"), state.get(f"qmap{number}")
     if scales is None or code is None or _EIGHT_BIT not in sys.modules:
         return None
-    unpacked: Tensor = sys.modules[_EIGHT_BIT].dequantize_blockwise(moment, absmax=scales, code=code, blocksize=_BLOCK)
+    unpack = sys.modules[_EIGHT_BIT].dequantize_blockwise
+    unpacked: Tensor = unpack(moment, absmax=scales, code=code, blocksize=_SCALED)
     return unpacked
 
 
 def _plain(optimizer: Optimizer) -> bool:
     ours = isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW)
     return ours or type(optimizer).__module__.startswith("bitsandbytes.optim.adam")
+
+
+def unless_skipped(optimizer: Optimizer, value: Tensor, instead: float) -> Tensor:
+    """`instead` in a step that a GradScaler skips: a fused optimizer is called in it, and leaves it out by itself."""
+    overflow = getattr(optimizer, "found_inf", None)
+    return value if overflow is None else torch.where(overflow.to(value.device, non_blocking=True) > 0, instead, value)

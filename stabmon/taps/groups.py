@@ -41,6 +41,11 @@ class Groups:
         """What this rank holds of the parameters, without their autograd."""
         return [local(p.detach()) for p in self.parameters] if self._shared else [p.detach() for p in self.parameters]
 
+    @property
+    def block_of(self) -> Mapping[int, int]:
+        """id of a parameter -> number of its block."""
+        return {id(p): block for p, block in zip(self.parameters, self._block_of, strict=True)}
+
     @cached_property
     def partial(self) -> frozenset[Site]:
         """Blocks of which one rank alone cannot tell the sums."""

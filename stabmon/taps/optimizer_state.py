@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from stabmon.records import Site
 from stabmon.taps import Due
-from stabmon.taps.adam import Moments, moments
+from stabmon.taps.adam import Moment, moments, unless_skipped
 from stabmon.taps.hooks import Hook, spent
 from stabmon.taps.parts import Parts
 
@@ -35,9 +35,7 @@ class OptimizerState:
 
     def __init__(self, parts: Parts) -> None:
         self._sites = parts.groups.sites
-        parameters = dict(zip(parts.groups.names, parts.groups.parameters, strict=True))
-        blocks = enumerate(parts.parameters_of.values())
-        self._block_of = {id(parameters[name]): block for block, names in blocks for name in names}
+        self._block_of = parts.groups.block_of
         self._due = Due(layers=True)
         self._sums = torch.zeros(len(self._sites), len(STATISTICS) + 1, device=parts.device)
         self._said = False
@@ -73,11 +71,13 @@ class OptimizerState:
     def _after(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if not self._due.layers:
             return
+        seen = False
         with spent:
-            found = list(moments(optimizer, self._block_of))
-            for block, of_block in found:
-                self._sums[block] += _unless_skipped(optimizer, measure(of_block)).to(self._sums.device)
-        if not found and not self._said:
+            for found in moments(optimizer, self._block_of):
+                seen = True
+                row = unless_skipped(optimizer, measure(found), instead=0.0)
+                self._sums[self._block_of[id(found.whole)]] += row.to(self._sums.device, non_blocking=True)
+        if not seen and not self._said:
             self._said = True
             _log.warning(
                 "stabmon: %s keeps no two moments, so rms_t, adam_update_rms and epsilon_share are not read",
@@ -85,23 +85,12 @@ class OptimizerState:
             )
 
 
-def measure(found: Moments) -> Tensor:
+def measure(found: Moment) -> Tensor:
     """float32 [sum g^2/max(v_hat, eps^2), sum (m_hat/(sqrt(v_hat)+eps))^2, coordinates near epsilon, coordinates].
 
     RMS_t is the root of the first over the last (Wortsman et al. 2023, section 3.4).
     """
-    against = torch._foreach_div(found.gradients(), torch._foreach_clamp_min(found.root_v, found.eps))
-    near = torch.stack([(root < NEAR_EPSILON * found.eps).sum() for root in found.root_v]).sum()
-    sums = [_sum_of_squares(against), _sum_of_squares(found.direction()), near.float()]
-    size = sum(p.numel() for p in found.parameters)
-    return torch.stack([*sums, torch.full_like(sums[0], size)])
-
-
-def _sum_of_squares(tensors: Sequence[Tensor]) -> Tensor:
-    return torch.stack([t.square().sum() for t in tensors]).sum()
-
-
-def _unless_skipped(optimizer: Optimizer, row: Tensor) -> Tensor:
-    """A fused optimizer is called in a step that a GradScaler skips too, and leaves it out by itself."""
-    overflow = getattr(optimizer, "found_inf", None)
-    return row if overflow is None else torch.where(overflow > 0, 0.0, row)
+    against = found.made_of() / found.root_v.clamp_min(found.eps)
+    near = (found.root_v < NEAR_EPSILON * found.eps).sum().float()
+    size = torch.full_like(near, found.root_v.numel())
+    return torch.stack((against.square().sum(), found.direction().square().sum(), near, size)) * found.count

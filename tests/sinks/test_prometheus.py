@@ -110,7 +110,9 @@ def test_the_sink_does_not_share_the_array_it_was_given() -> None:
 def test_infinity_is_served_as_such_and_a_quotient_of_two_is_left_out() -> None:
     prometheus, taken = sink(), everything()
     values = taken.values.copy()
-    values[[taken.layout.slots(s)[0] for s in ("loss", "total_grad_sq", "update_sq", "weight_sq")]] = np.inf
+    values[
+        [taken.layout.slots(s)[0] for s in ("loss", "total_grad_sq", "update_sq", "intended_update_sq", "weight_sq")]
+    ] = np.inf
     prometheus.emit(replace(taken, values=values), [], [])
     assert value(prometheus, "stabmon_loss") == math.inf
     assert b'stabmon_total_grad_norm{rank="0",run="r1"} +Inf' in prometheus.render()

@@ -16,8 +16,8 @@ from tests.snapshots import SITES, alert, snapshot
 COLUMNS = (
     ("context_share", ""),
     ("bigram_loss", ""),
-    ("update_sq", "h.0"),
-    ("update_sq", "h.1"),
+    ("intended_update_sq", "h.0"),
+    ("intended_update_sq", "h.1"),
     ("weight_sq", "h.0"),
     ("weight_sq", "h.1"),
 )
