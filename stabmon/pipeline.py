@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from stabmon.detectors import Detector
+from stabmon.detectors import Detector, Informed
 from stabmon.detectors.alarm import Alarm
 from stabmon.records import PART_FAILED, Alert, Event, Run, RunState, Snapshot
 from stabmon.sinks import Sink
@@ -48,6 +48,8 @@ class Pipeline:
 
         A failed alarm is told with this feed, a failed sink with the next: by then others have had this one.
         """
+        for event in events:
+            self._notice(event)
         alerts = [alert for alarm in tuple(self._alarms) for alert in self._judge(alarm, snapshot)]
         self.alerts += alerts
         told = [*events, *self._failed]
@@ -77,6 +79,11 @@ class Pipeline:
             except Exception:  # the others must still be closed
                 _logger.exception("%s failed while closing", sink.name)
         self._alarms, self._sinks, self._open = [], [], ()
+
+    def _notice(self, event: Event) -> None:
+        for alarm in tuple(self._alarms):
+            if isinstance(alarm, Informed):
+                self._guard(self._alarms, alarm, (event.step, event.time), partial(alarm.notice, event))
 
     def _judge(self, alarm: Judge, snapshot: Snapshot) -> list[Alert]:
         return self._guard(self._alarms, alarm, (snapshot.step, snapshot.time), partial(alarm.judge, snapshot)) or []

@@ -22,6 +22,8 @@ DROPPED_ROWS = "dropped_rows"
 """Kind of the event that steps were lost on their way to the host; detail: `count`."""
 RESUME = "resume"
 """Kind of the event that the run went on after a stop; detail: `at`, the step it went on from."""
+BATCH_SIZE = "batch_size"
+"""Kind of the event that steps have another number of tokens or samples from here on; detail: `size`."""
 EVALUATION = "evaluation"
 """Kind of the event that an evaluation ended; detail: `eval_loss`."""
 

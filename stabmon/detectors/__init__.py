@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from stabmon.catalog import Array
 from stabmon.detectors.context_stall import ContextStall
+from stabmon.detectors.diverged import Diverged
+from stabmon.detectors.exploded import Exploded
+from stabmon.detectors.flat import Flat
 from stabmon.detectors.nonfinite import NonFinite
 from stabmon.detectors.residual_blowup import ResidualBlowup
-from stabmon.records import Finding, Snapshot
+from stabmon.detectors.spike import Spike
+from stabmon.records import Event, Finding, Snapshot
 
 
 class Detector(Protocol):
@@ -30,6 +34,22 @@ class Detector(Protocol):
         ...
 
 
+@runtime_checkable
+class Informed(Protocol):
+    """A detector, or its alarm, that wants to know of changes the loop made: no alert by the change itself."""
+
+    def notice(self, event: Event) -> None:
+        """Before the snapshot that the event comes with is judged."""
+        ...
+
+
 def default_detectors() -> list[Detector]:
     """A fresh one of each, worst failure first."""
     return [NonFinite(), ContextStall(), ResidualBlowup()]
+
+
+def loss_detectors() -> list[Detector]:
+    """A fresh one of each that needs a recorded loss alone (and its gradient norm and learning rate, where known),
+    worst failure first.
+    """
+    return [NonFinite(), Exploded(), Diverged(), Flat(), Spike()]

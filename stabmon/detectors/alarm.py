@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from stabmon.catalog import Array
-from stabmon.detectors import Detector
-from stabmon.records import SEVERITIES, Alert, Finding, Severity, Site, Snapshot
+from stabmon.detectors import Detector, Informed
+from stabmon.records import SEVERITIES, Alert, Event, Finding, Severity, Site, Snapshot
 
 
 class Alarm:
@@ -41,6 +41,11 @@ class Alarm:
     def name(self) -> str:
         """The detector's."""
         return self.detector.name
+
+    def notice(self, event: Event) -> None:
+        """For a detector that wants to know."""
+        if isinstance(self.detector, Informed):
+            self.detector.notice(event)
 
     def judge(self, snapshot: Snapshot) -> list[Alert]:
         """The alerts of this step: raised, changed in severity, or cleared; mostly none."""

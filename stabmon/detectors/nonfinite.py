@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 
 from stabmon.catalog import Array
@@ -13,10 +15,40 @@ _BACKWARD = ("grad_sq", "total_grad_sq", "update_sq", "weight_sq")
 
 # A loss scaler finds its scale within about 16 halvings (2^16 -> 1); more in a row is no search any more.
 SKIPS = 20
+# Trainers that leave a NaN out of the logged loss log 0. A loss that is learnt that well passes small values first.
+ZEROS = 2
+ABOVE = 0.01
+ABOVE_SHARE = 1e-3
+
+
+class _Zeros:
+    """Counts losses of exactly 0 that come at once after ordinary ones, without a gradient that would explain them."""
+
+    def __init__(self) -> None:
+        self.since = 0
+        self._count = 0
+        self._first = 0.0
+        self._before: deque[float] = deque(maxlen=3)
+
+    def read(self, step: int, loss: float, total_grad_sq: float) -> None:
+        if loss == 0 and not 0 < total_grad_sq < np.inf:
+            self._count += 1
+            self.since = step if self._count == 1 else self.since
+        elif np.isfinite(loss):
+            self._count = 0
+            self._first = self._first or abs(loss)
+            self._before.append(abs(loss))
+
+    @property
+    def hidden(self) -> bool:
+        least = max(ABOVE, ABOVE_SHARE * self._first)
+        return self._count >= ZEROS and len(self._before) == 3 and min(self._before) > least
 
 
 class NonFinite:
-    """Critical at the first Inf; silent on steps that a loss scaler skipped, unless more than 20 in a row.
+    """Critical at the first Inf, and at the second loss of exactly 0 that comes at once after ordinary ones; silent on
+    steps that a loss scaler skipped, unless more than 20 in a row. Where nobody tells of skipped steps, they are those
+    before the first finite gradient at which the loss is finite.
 
     Score: the number of statistics that hold an Inf; or skipped steps in a row / 21.
     """
@@ -28,25 +60,42 @@ class NonFinite:
         self._skips = 0
         self._since: int | None = None
         self._found: dict[str, Site] = {}
+        self._zeros = _Zeros()
+        self._scaled = False
+        """A finite gradient was read: a loss scaler has found its scale."""
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]: it judges the whole model."""
-        skipped = snapshot.scalar("skipped_steps")
+        skipped = self._skipped(snapshot)
+        self._zeros.read(snapshot.step, snapshot.scalar("loss"), snapshot.scalar("total_grad_sq"))
         if not np.isnan(skipped):
             self._skips = self._skips + 1 if skipped else 0
         if not self._skips:
             self._found = _not_finite(snapshot, self._found)
-        score = float(len(self._found)) if self._found else self._skips / (SKIPS + 1)
+        score = float(len(self._found)) or max(self._skips / (SKIPS + 1), float(self._zeros.hidden))
         if score < 1:
             self._since = None
         elif self._since is None:
-            self._since = snapshot.step - max(self._skips - 1, 0)
+            hidden = self._zeros.hidden and not self._found
+            self._since = self._zeros.since if hidden else snapshot.step - max(self._skips - 1, 0)
         return np.full(len(snapshot["loss"]), score, np.float32)
 
     def explain(self, site: int) -> Finding:
         """The lowest site of the first statistic, in the order of a step, that holds an Inf."""
         assert self._since is not None, "asked without an alert"
-        return self._skipping(self._since) if not self._found else self._broken(self._since)
+        if self._found:
+            return self._broken(self._since)
+        return _hiding(self._since) if self._zeros.hidden else self._skipping(self._since)
+
+    def _skipped(self, snapshot: Snapshot) -> float:
+        """1 where the step was skipped, else 0; NaN where that is not known."""
+        if snapshot["skipped_steps"].size:
+            return snapshot.scalar("skipped_steps")
+        total, loss = snapshot.scalar("total_grad_sq"), snapshot.scalar("loss")
+        self._scaled = self._scaled or bool(np.isfinite(total))
+        if self._scaled or np.isnan(total):
+            return 0.0
+        return float(np.isfinite(loss) and loss != 0)
 
     def _broken(self, since: int) -> Finding:
         statistic, where = next(iter(self._found.items()))
@@ -83,6 +132,22 @@ class NonFinite:
             evidence={"skipped_steps": float(self._skips)},
             since=since,
         )
+
+
+def _hiding(since: int) -> Finding:
+    return Finding(
+        severity="critical",
+        action=f"has a loss of exactly 0 since step {since}, which hides a NaN. Stop it and go back to the last "
+        f"checkpoint before step {since}; every further step is lost",
+        cause="The loss fell to 0 from one value to the next: so it looks where a trainer leaves NaN out of its log.",
+        remedies=(
+            "Switch the filter off to see it (transformers: logging_nan_inf_filter=False).",
+            f"Roll back to a checkpoint before step {since}, and halve the learning rate or clip gradients at 1.",
+            "Look for batches without targets: their mean loss is 0/0.",
+        ),
+        evidence={"loss": 0.0},
+        since=since,
+    )
 
 
 def _not_finite(snapshot: Snapshot, before: dict[str, Site]) -> dict[str, Site]:

@@ -11,14 +11,15 @@ import pytest
 
 import stabmon.detectors
 from stabmon.catalog import STATISTICS
-from stabmon.detectors import Detector, default_detectors
+from stabmon.detectors import Detector, default_detectors, loss_detectors
 from stabmon.records import Snapshot
 from tests.detectors.series import alerts_of, make_series
 
 STORED = [name for name, row in STATISTICS.items() if row.formula is None]
 LAYERS = 4
 
-every_detector = pytest.mark.parametrize("make", [type(d) for d in default_detectors()], ids=lambda kind: kind.name)
+KINDS = list(dict.fromkeys(type(d) for d in (*default_detectors(), *loss_detectors())))
+every_detector = pytest.mark.parametrize("make", KINDS, ids=lambda kind: kind.name)
 Make = Callable[[], Detector]
 
 
@@ -44,13 +45,26 @@ def sick_run(count: int = 150) -> list[Snapshot]:
     return make_series(rows)
 
 
+def sick_loss(count: int = 1600) -> list[Snapshot]:
+    """Three failures of the loss in one: flat at 7 nats, a spike at step 1400, and 700 nats from 1500 on."""
+    loss = 7 * np.exp(np.random.default_rng(1).normal(0, 0.01, count))
+    loss[:5] = [10, 9, 8, 7.5, 7.2]
+    loss[1399:1405] *= 2
+    loss[1499:] *= 100
+    return make_series({"loss": loss, "learning_rate": np.full(count, 1e-3)})
+
+
+def sick(make: Make) -> list[Snapshot]:
+    return sick_run() if make in {type(d) for d in default_detectors()} else sick_loss()
+
+
 def unread(snapshot: Snapshot) -> Snapshot:
     return Snapshot(snapshot.step, snapshot.time, np.full_like(snapshot.values, np.nan), snapshot.layout)
 
 
 @every_detector
 def test_it_alerts_on_the_sick_run(make: Make) -> None:
-    assert {a.detector for a in alerts_of(make(), sick_run())} == {make().name}
+    assert {a.detector for a in alerts_of(make(), sick(make))} == {make().name}
 
 
 @every_detector
@@ -73,7 +87,7 @@ def test_it_scores_each_site_of_its_first_need_and_0_while_warming_up(make: Make
 @every_detector
 def test_steps_at_which_nothing_was_read_leave_its_state_alone(make: Make) -> None:
     """The same alerts at the same steps with an unread snapshot before every one."""
-    plain = sick_run()
+    plain = sick(make)
     mixed = [either for snapshot in plain for either in (unread(snapshot), snapshot)]
     assert alerts_of(make(), mixed) == alerts_of(make(), plain)
 
@@ -88,13 +102,13 @@ def test_a_part_that_was_not_read_changes_no_score(make: Make) -> None:
 
 @every_detector
 def test_the_same_run_gives_the_same_alerts(make: Make) -> None:
-    assert alerts_of(make(), sick_run()) == alerts_of(make(), sick_run())
+    assert alerts_of(make(), sick(make)) == alerts_of(make(), sick(make))
 
 
 @every_detector
 def test_it_leaves_the_snapshot_as_it_was(make: Make) -> None:
     detector = make()
-    for snapshot in sick_run():
+    for snapshot in sick(make):
         before = copy.copy(snapshot.values)
         detector.score(snapshot)
         np.testing.assert_array_equal(snapshot.values, before)
@@ -132,7 +146,7 @@ def test_its_needs_are_in_the_catalog_and_its_runbook_exists(make: Make) -> None
 
 @every_detector
 def test_its_first_line_follows_the_name_of_the_run(make: Make) -> None:
-    for alert in alerts_of(make(), sick_run()):
+    for alert in alerts_of(make(), sick(make)):
         assert alert.action.startswith(("is ", "has ", "will "))
         assert "\n" not in alert.action
         assert alert.remedies or alert.state == "cleared"
@@ -146,4 +160,4 @@ def test_every_detector_of_the_package_is_a_default_one() -> None:
         for _, kind in inspect.getmembers(module, inspect.isclass)
         if kind.__module__ == module.__name__ and hasattr(kind, "needs")
     }
-    assert classes == {type(d) for d in default_detectors()}
+    assert classes == set(KINDS)

@@ -1,0 +1,75 @@
+"""The loss has gone back up, and stays there."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import exp, isfinite
+
+from stabmon.catalog import Array
+from stabmon.detectors import thresholds
+from stabmon.detectors.level import POINTS, Level, log_loss, of_the_model
+from stabmon.records import Finding, Snapshot
+
+
+class Diverged:
+    """Critical where the lower quartile of the last 12 points is above the best level by 40 % of the run's progress;
+    a warning before step 200.
+
+    Progress is ln(first loss / best level). Score: the quartile's rise, in units of the rise that alerts.
+    """
+
+    name = "diverged"
+    needs: tuple[str, ...] = ("loss",)
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._level = Level()
+        self._steps: deque[int] = deque(maxlen=POINTS)
+        self._score = 0.0
+        self._since: int | None = None
+
+    def score(self, snapshot: Snapshot) -> Array:
+        """float32[1]."""
+        z = log_loss(snapshot)
+        if isfinite(z):
+            if self._steps and snapshot.step < self._steps[-1]:
+                self._start()  # a restart: another run begins in the same log
+            self._steps.append(snapshot.step)
+            self._level.push(z)
+            self._judge()
+        return of_the_model(self._score, snapshot)
+
+    def explain(self, site: int) -> Finding:
+        """How much of the progress is lost."""
+        assert self._since is not None, "asked without an alert"
+        level, since = self._level, self._since
+        best, now = exp(level.best), exp(level.recent.median)
+        lost = (level.recent.median - level.best) / level.progress if level.progress > 0 else 1.0
+        early = self._steps[-1] < thresholds.EARLY_STEPS
+        return Finding(
+            severity="warning" if early else "critical",
+            action=f"has diverged: the loss was at {best:.4g} and is at {now:.4g} since step {since}, "
+            f"{lost:.0%} of its progress lost. Go back to a checkpoint before step {since}; every further step is lost",
+            cause="Updates are too large for where the run is: the loss is back at a level that it had left, and "
+            "stays there.",
+            remedies=(
+                f"Roll back to a checkpoint before step {since}, and go on at a third of the learning rate.",
+                f"Look at the gradient norm and the data around step {since}; leave those batches out.",
+                "Clip gradients at 1; with Adam, lower beta2 to .95, or restart with a longer warm-up.",
+            ),
+            evidence={"best_loss": best, "loss_level": now, "first_loss": exp(level.first), "progress_lost": lost},
+            since=since,
+        )
+
+    def _judge(self) -> None:
+        level = self._level
+        if isfinite(level.best):
+            least = thresholds.DIVERGED_EARLY if self._steps[-1] < thresholds.EARLY_STEPS else thresholds.DIVERGED_LEAST
+            rise = max(thresholds.DIVERGED_SHARE * level.progress, least, thresholds.DIVERGED_NOISE * level.noise)
+            self._score = max((level.recent.quantile(0.25) - level.best) / rise, 0.0)
+        if self._score < 1:
+            self._since = None
+        elif self._since is None:
+            self._since = self._steps[0]

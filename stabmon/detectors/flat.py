@@ -1,0 +1,175 @@
+"""The loss does not fall with time any more: stuck near where it began, or merely flat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, inf, isfinite, log, sqrt
+
+import numpy as np
+
+from stabmon.catalog import Array
+from stabmon.detectors import thresholds
+from stabmon.detectors.level import log_loss, of_the_model
+from stabmon.detectors.slope import Floats
+from stabmon.records import Finding, Severity, Snapshot
+
+MOST_POINTS = 2048
+LEAST_POINTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Exponent:
+    """beta = -d ln L / d ln t, between the medians of the quarter before half time and of the half after it."""
+
+    beta: float
+    error: float
+    """Standard error, with the noise's autocorrelation counted in."""
+    level: float
+    """ln of the loss in the second half of the run."""
+
+
+class Flat:
+    """Critical where the loss starts at 6 to 20 nats, is still above 55 % of that after 20 points and 1,000 steps,
+    and falls as step^-.02 or slower; info where any loss is as flat over 100 points; info once it falls again.
+
+    Score: 1 or 0. Looks again when the run is 10 % longer.
+    """
+
+    name = "flat"
+    needs: tuple[str, ...] = ("loss",)
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._steps: list[int] = []
+        self._logs: list[float] = []
+        self._points = 0
+        self._step = -1
+        self._every = 1
+        self._look_at = thresholds.FLAT_POINTS
+        self._looks = 0
+        self._verdict: Severity | None = None
+        self._since = 0
+        self._found = Exponent(0.0, inf, 0.0)
+        self._dropping = False
+
+    def score(self, snapshot: Snapshot) -> Array:
+        """float32[1]."""
+        z = log_loss(snapshot)
+        if isfinite(z):
+            if snapshot.step < self._step:
+                self._start()  # a restart: another run begins in the same log
+            self._step = snapshot.step
+            self._keep(z)
+            if self._points >= self._look_at:
+                self._look_at = int(self._points * thresholds.FLAT_AGAIN) + 1
+                self._look()
+        return of_the_model(float(self._verdict is not None), snapshot)
+
+    def _keep(self, z: float) -> None:
+        """Every point; of a long run every second, fourth, …"""
+        if self._points % self._every == 0:
+            self._steps.append(self._step)
+            self._logs.append(z)
+        self._points += 1
+        if len(self._steps) > MOST_POINTS:
+            self._steps, self._logs = self._steps[::2], self._logs[::2]
+            self._every *= 2
+
+    def _look(self) -> None:
+        found = _exponent(np.array(self._steps, np.float64), np.array(self._logs), self._step)
+        if found is None:
+            return
+        self._found = found
+        flat = abs(found.beta) < thresholds.FLAT_RISE and found.beta + 2 * found.error < thresholds.FLAT_EXPONENT
+        falls = found.beta - 2 * found.error > thresholds.DROP_EXPONENT
+        self._looks = self._looks + 1 if flat else 0
+        self._dropping = falls and self._verdict is not None and not self._dropping
+        if self._dropping:
+            self._verdict = "info"
+        elif self._looks >= 2:
+            self._verdict = self._severity(found)
+        elif falls or found.beta < -thresholds.FLAT_RISE:
+            self._verdict = None
+        if self._looks == 2:
+            self._since = next(step for step in self._steps if step >= self._step / 4)
+
+    def _severity(self, found: Exponent) -> Severity | None:
+        first = self._logs[0]
+        low, high = thresholds.FLAT_FIRST
+        complete = self._steps[0] <= 2 * (self._steps[1] - self._steps[0])
+        stuck = low <= exp(first) < high and found.level > first + log(thresholds.FLAT_LEVEL)
+        if complete and stuck and self._step >= thresholds.FLAT_STEPS:
+            return "critical"
+        return "info" if self._points >= thresholds.SITS_POINTS else None
+
+    def explain(self, site: int) -> Finding:
+        """Where it sits, and since when."""
+        assert self._verdict is not None, "asked without an alert"
+        level, first, beta = exp(self._found.level), exp(self._logs[0]), self._found.beta
+        since = self._since
+        evidence = {
+            "loss_level": level,
+            "first_loss": first,
+            "loss_exponent": beta,
+            "standard_error": self._found.error,
+        }
+        if self._dropping:
+            action = f"has left its plateau: the loss falls again, as step^{-beta:.2f}. Let it run"
+            return Finding("info", action, "It was flat before.", _NOTHING, evidence, since)
+        sits = f"the loss sits at {level:.4g} since about step {since} and falls as step^{-beta:.2f}"
+        if self._verdict == "info":
+            action = f"is flat: {sits}. Compare it with the base rate, what a model that ignores its input would score"
+            return Finding(
+                "info",
+                action,
+                "It has converged, or it is stuck; the loss alone cannot tell.",
+                _COMPARE,
+                evidence,
+                since,
+            )
+        return Finding(
+            severity="critical",
+            action=f"is not learning: {sits}, {level / first:.0%} of where it began. Stop it and restart with a third "
+            "of the learning rate or a longer warm-up; every further step is lost",
+            cause="A loss that begins at ln(classes) or ln(vocabulary) and stays near it has learnt how common each "
+            "answer is, and nothing else.",
+            remedies=(
+                "Restart with a third of the learning rate, or with a longer warm-up.",
+                "Check that inputs and targets belong together, and that gradients reach the lowest layer.",
+                "Train with stabmon in the loop: it tells a collapse inside the network from a plateau that ends.",
+            ),
+            evidence=evidence,
+            since=since,
+        )
+
+
+_NOTHING = ("Let it run.",)
+_COMPARE = (
+    "If the loss is at the base rate (the entropy of the targets), it is stuck: see the remedies of a stall.",
+    "If it is well below, it has converged: stop it, or lower the learning rate.",
+)
+
+
+def _exponent(steps: Floats, logs: Floats, now: int) -> Exponent | None:
+    """None where either part has fewer than five points."""
+    late = steps > now / 2
+    early = (steps > now / 4) & ~late
+    if early.sum() < LEAST_POINTS or late.sum() < LEAST_POINTS:
+        return None
+    first, second = logs[early], logs[late]
+    span = log(np.median(steps[late]) / np.median(steps[early]))
+    beta = (np.median(first) - np.median(second)) / span
+    error = sqrt(_variance(first) + _variance(second)) / span
+    return Exponent(float(beta), error, float(np.median(second)))
+
+
+def _variance(values: Floats) -> float:
+    """Of the median of autocorrelated Gaussian values: pi/2 sigma^2 (1 + phi)/(1 - phi) / n, sigma from the MAD."""
+    off = values - np.median(values)
+    sigma = 1.4826 * float(np.median(np.abs(off)))
+    off = np.clip(off, -3 * sigma, 3 * sigma)
+    square = float(off[:-1] @ off[:-1])
+    phi = min(max(float(off[1:] @ off[:-1]) / square, 0.0), 0.95) if square > 0 else 0.0
+    return np.pi / 2 * sigma**2 * (1 + phi) / (1 - phi) / len(values)

@@ -1,0 +1,62 @@
+"""Where a loss stands against where it stood: its first value, its best level, its noise."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf, isfinite, log, nan
+
+import numpy as np
+
+from stabmon.catalog import Array
+from stabmon.detectors.window import Window
+from stabmon.records import Snapshot
+
+POINTS = 12
+"""The level is the median of so many points."""
+NOISE_POINTS = 64
+
+
+def log_loss(snapshot: Snapshot) -> float:
+    """ln of the loss; NaN where it was not read, is not finite, or is not above 0."""
+    loss = snapshot.scalar("loss")
+    return log(loss) if 0 < loss < inf else nan
+
+
+def of_the_model(score: float, snapshot: Snapshot) -> Array:
+    """One score for the whole model, float32[1]; empty where the layout has no loss."""
+    return np.full(len(snapshot["loss"]), score, np.float32)
+
+
+class Level:
+    """Of z = ln loss. It knows what was pushed."""
+
+    def __init__(self) -> None:
+        self.first = nan
+        self.best = inf
+        """Lowest median of 12 points, those of the last 12 left out; inf before there are 24."""
+        self.recent = Window(POINTS)
+        self._medians: deque[float] = deque()
+        self._changes = Window(NOISE_POINTS)
+        self._last = nan
+
+    def push(self, z: float) -> None:
+        if isfinite(self._last):
+            self._changes.push(abs(z - self._last))
+        else:
+            self.first = z
+        self._last = z
+        self.recent.push(z)
+        if self.recent.full:
+            self._medians.append(self.recent.median)
+        if len(self._medians) > POINTS:
+            self.best = min(self.best, self._medians.popleft())
+
+    @property
+    def progress(self) -> float:
+        """ln(first loss / best level)."""
+        return self.first - self.best
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of a point: 1.05 median |dz|, exact for independent Gaussian ones."""
+        return 1.05 * self._changes.median if len(self._changes) else 0.0

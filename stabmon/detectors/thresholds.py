@@ -1,0 +1,71 @@
+"""Every threshold of the detectors that judge the loss alone, and where it comes from.
+
+z = ln loss: a rise of .1 is 10 % of the loss. A point is one logged value. "Recorded" means measured on the public
+recorded runs of docs/recorded.md (917,000 points); "chosen" that round numbers were taken and then held against them.
+"""
+
+EARLY_STEPS = 200
+"""Recorded: before it, warm-up and batch norm's first statistics raise healthy losses by up to .45."""
+
+DIVERGED_SHARE = 0.4
+"""Of the progress ln(first loss / best level). Chosen; .4 of it is what a person calls lost."""
+DIVERGED_LEAST = 0.05
+"""Chosen, for losses with little progress."""
+DIVERGED_NOISE = 4.0
+"""Standard deviations of a point; the quartile of 12 points of pure noise is never there."""
+DIVERGED_EARLY = 0.69
+"""ln 2, before step 200. Recorded: batch-norm starts rise by up to .45, runs that diverge there by 1.2 and more."""
+
+EXPLODED_SHARE = 2.0
+"""Of the progress. Chosen."""
+EXPLODED_LEAST = 1.609
+"""ln 5. Chosen."""
+EXPLODED_NOISE = 20.0
+"""Standard deviations of a point. Chosen."""
+EXPLODED_FIRST = 3.4
+"""ln 30 over the first loss. Recorded: starts that recover rise by up to x11, those that end a run by x90 and more."""
+
+RUN_LENGTH = 1e5
+"""Promised points between false alarms of the slow test (sequential.py), for noise of any law."""
+SPIKE_MEAN = 4
+"""Points whose mean excess is the spike's size: the fewest whose ranks can make 1e5 to 1."""
+SPIKE_SPREADS = 2.0
+"""Standard deviations (three MAD). Recorded: real losses are not exchangeable even after whitening; without the size
+gates there are 85 alarms in 1e5 points."""
+SPIKE_LEAST = 0.03
+"""Chosen: 3 % of the loss is nothing to act on."""
+SPIKE_QUANTILE = 0.98
+"""Of the last 256 excesses: as large as the largest five of them."""
+SPIKE_POINTS = 64
+"""After which a spike that lasts is the new level: as long as the trend's memory."""
+
+JUMP_NOISE = 8.0
+"""Standard deviations. Robust z at 8 has 26 false alarms in 1e4 points of t3 noise alone, hence the other two gates."""
+JUMP_LEAST = 0.10
+"""Chosen: 10 % of the loss."""
+JUMP_TAILS = 2.0
+"""Times the 98 % quantile of the last 256 excesses. Chosen."""
+
+CHANGE = 0.405
+"""ln 1.5: a change of the learning rate from one point to the next that is a known change. A smooth schedule has none
+after its first few points."""
+CHANGE_POINTS = 64
+"""Points after a known change that are learnt from and not judged: the trend's memory."""
+
+FLAT_POINTS = 20
+FLAT_STEPS = 1000
+"""Chosen: the earliest that a person would give up."""
+FLAT_FIRST = (6.0, 20.0)
+"""Nats. Recorded: below are losses with a base rate far under their start, above are CTC losses in their first fall."""
+FLAT_LEVEL = 0.55
+"""Of the first loss. Recorded: stuck language and image models sit at .6 to 1.05 of it."""
+FLAT_EXPONENT = 0.02
+"""beta = -d ln L / d ln t, two standard errors under this. Scaling laws have .05 and more."""
+FLAT_RISE = 0.1
+"""A loss that rises faster than step^.1 is not flat; `diverged` watches it."""
+FLAT_AGAIN = 1.1
+"""Looks again when the run is 10 % longer; two looks in a row must agree."""
+SITS_POINTS = 100
+"""Points before any flat loss gets an info. Chosen."""
+DROP_EXPONENT = 0.05
+"""Two standard errors over this, it falls again."""
