@@ -41,6 +41,10 @@ _COMPILED = (
     ". A compiled graph of before stabmon was attached does not know of it: make the Monitor before the first forward, "
     "or call torch._dynamo.reset() before it"
 )
+_IN_PIECES = (
+    "stabmon: the loop calls the model in pieces, so the output change of an update is not read; to have it read, give "
+    "probe=batch and forward=function(model, batch) that calls the pieces and returns their output"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class Instruments:
         gradients = Gradients(parts.groups, optimizers)
         updates = Updates(parts.groups, optimizers)
         self._loss = Loss(self._forward, device)
+        self._probe_given = given is not None
         source = source_of(given, parts, settings, lambda: self._first_targets)
         estimate = settings.level != "light"
         output = OutputChange(model, parts.parameters_of, source, updates.weights_before, estimate)
@@ -162,8 +167,8 @@ class Instruments:
             _log.warning(
                 "stabmon: not called in the first step's forward, so not watched: %s%s", ", ".join(unseen), why
             )
-        if not self._forward.whole:
-            _log.warning("stabmon: the loop calls the model in pieces, so the output change of an update is not read")
+        if not (self._forward.whole or self._probe_given):
+            _log.warning(_IN_PIECES)
         groups = group_parameters(self._parts.groups.names, self._parts.blocks, norms)
         every = [*(c for found in columns.values() for c in found), *self.baselines.columns, *_HOST]
         sites = {site.name: site for site in (*norms.values(), *groups)}
