@@ -10,18 +10,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from stabmon.detectors import Detector, default_detectors
+from stabmon.follower import Follower
+from stabmon.meeting import Meeting, meet
 from stabmon.outputs import Outputs
-from stabmon.reaction import OnAlert, Reaction, on_critical
+from stabmon.reaction import OnAlert, Reaction, nothing, on_critical
 from stabmon.records import Alert, RunState, Snapshot
 from stabmon.session import Session, Subject
 from stabmon.settings import Settings
 from stabmon.sinks import Sink
 from stabmon.taps.loss import check
+from stabmon.taps.ranks import Together
+from stabmon.taps.schedule import schedule_of
+from stabmon.taps.sharding import local
 
 _WRAPPED = ("_orig_mod", "_original_module")
 """Where torch.compile and Fabric keep the network."""
@@ -59,18 +63,25 @@ class Monitor:
             raise ValueError(f"start_step={start_step!r}: must be a whole number, 0 or more: the steps taken so far")
         chosen = Settings.of(**settings)
         self._session: Session | None = None
+        self._follower: Follower | None = None
         self._closed = self._should_stop = False
         self._process = os.getpid()
         act = self._action(chosen.on_alert)
-        if not chosen.disabled and _rank() == 0:
+        inner, optimizers = unwrap(model), _optimizers(optimizer)
+        met = meet(chosen, start_step, act is not None, inner)
+        self._ranks = _ranks(met, model, inner) if met.together else None
+        if met.watches and met.rank == 0:
             judges = default_detectors() if detectors is None else list(detectors)
-            outputs = Outputs(list(sinks), chosen)
-            subject = Subject(unwrap(model), _optimizers(optimizer), judges, outputs, framework, start_step)
-            self._session = Session(subject, chosen)
+            outputs = Outputs(list(sinks), met.settings)
+            subject = Subject(inner, optimizers, judges, outputs, framework, start_step, self._ranks)
+            self._session = Session(subject, met.settings)
             atexit.register(self.close, "stopped")
+        elif met.watches and self._ranks:
+            self._follower = Follower(inner, optimizers, met.start_step, met.settings, self._ranks)
         self._reaction: Reaction | None = None
-        if act is not None and not chosen.disabled:
-            self._reaction = Reaction(act, chosen.every, start_step, len(self.alerts))
+        if met.reacts and met.watches:
+            act = act or nothing
+            self._reaction = Reaction(act, met.settings.every, met.start_step, len(self.alerts), met.together)
 
     @property
     def should_stop(self) -> bool:
@@ -108,12 +119,15 @@ class Monitor:
         `loss`: the step's loss, a scalar; None = the mean of the `loss` that the model's forward returned.
         `targets`: the step's integer targets, aligned with the outputs; they give the baseline losses.
         """
-        if self._session is not None and not self._session.closed:
-            self._take(self._session, loss, targets)
+        watching = self._session or self._follower
+        if watching is not None and not watching.closed:
+            self._take(watching, loss, targets)
+        if self._ranks is not None and not self._closed:
+            self._ranks.after_step()
         if self._reaction is not None and not self._closed:
             self._reaction.after_step(self.alerts)
 
-    def _take(self, session: Session, loss: Tensor | float | None, targets: Tensor | None) -> None:
+    def _take(self, session: Session | Follower, loss: Tensor | float | None, targets: Tensor | None) -> None:
         if session.step == session.start_step:
             check(loss)
             if targets is not None and not isinstance(targets, Tensor):
@@ -145,8 +159,9 @@ class Monitor:
             return
         self._closed = True
         atexit.unregister(self.close)
-        if self._session is not None and not self._session.closed:
-            self._session.close(state)
+        watching = self._session or self._follower
+        if watching is not None and not watching.closed:
+            watching.close(state)
 
     def _action(self, on_alert: Any) -> OnAlert | None:
         """What to do about an alert beside telling it."""
@@ -175,13 +190,27 @@ class Monitor:
 
 def unwrap(model: nn.Module) -> nn.Module:
     """The network itself: what torch.compile, Fabric and DistributedDataParallel wrap."""
-    while (inner := _wrapped(model)) is not None:
-        model = inner
-    return model
+    return _wrappings(model)[-1]
+
+
+def _wrappings(model: nn.Module) -> list[nn.Module]:
+    """The model, what it wraps, what that wraps …"""
+    found = [model]
+    while (inner := _wrapped(found[-1])) is not None:
+        found.append(inner)
+    return found
+
+
+def _ranks(met: Meeting, model: nn.Module, inner: nn.Module) -> Together:
+    joins = [getattr(m, "_join_config", None) for m in _wrappings(model)]
+    device = local(next(inner.parameters())).device
+    schedule = schedule_of(met.settings, met.start_step)
+    return Together(schedule, met.start_step, device, met.alike, lambda: any(j.enable for j in joins if j is not None))
 
 
 def _wrapped(model: nn.Module) -> nn.Module | None:
-    names = [*_WRAPPED, "module"] if isinstance(model, _PARALLEL) else _WRAPPED
+    by_module = isinstance(model, _PARALLEL) or type(model).__name__ == "DeepSpeedEngine"
+    names = [*_WRAPPED, "module"] if by_module else _WRAPPED
     found = (getattr(model, name, None) for name in names)
     return next((inner for inner in found if isinstance(inner, nn.Module)), None)
 
@@ -190,17 +219,12 @@ def _optimizers(given: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
     """The torch optimizers themselves: wrappers (Accelerate's) do not pass hooks on."""
     found = []
     for optimizer in given if isinstance(given, list | tuple) else [given]:
-        while isinstance(inner := getattr(optimizer, "optimizer", None), Optimizer):
-            optimizer = inner
+        inner: Any = optimizer
+        while (inner := getattr(inner, "optimizer", None)) is not None:  # DeepSpeed's own is no torch Optimizer
+            optimizer = inner if isinstance(inner, Optimizer) else optimizer
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"optimizer={type(optimizer).__name__}: must be a torch.optim.Optimizer, or a list of them")
         found.append(optimizer)
     if not found:
         raise ValueError("optimizer=[]: must hold at least one optimizer; pass the one that trains the model")
     return found
-
-
-def _rank() -> int:
-    """Rank 0 alone is watched: under DistributedDataParallel its gradients and weights are everyone's."""
-    there = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return torch.distributed.get_rank() if there else 0

@@ -32,12 +32,12 @@ class Reaction:
     not leave the others waiting.
     """
 
-    def __init__(self, act: OnAlert, every: int, step: int, known: int) -> None:
-        """`step`: optimizer steps completed so far; `known`: alerts of before a resume."""
+    def __init__(self, act: OnAlert, every: int, step: int, known: int, several: bool) -> None:
+        """`step`: optimizer steps completed so far; `known`: alerts of before a resume; `several`: whether other ranks
+        are to be told."""
         self._act = act
         self._step = step
         self._known = known
-        several = _several()
         self._every = every if several else 1
         self._agree: Callable[[Sequence[Alert]], Sequence[Alert]] = _from_rank_0 if several else list
 
@@ -60,15 +60,11 @@ class Reaction:
             self._act(alert)
         except Exception:
             _log.exception("stabmon: on_alert failed at step %d and is dropped; training goes on", self._step)
-            self._act = _nothing  # but this rank still takes part: the others wait for it
+            self._act = nothing  # but this rank still takes part
 
 
-def _nothing(alert: Alert) -> None: ...
-
-
-def _several() -> bool:
-    there = distributed.is_available() and distributed.is_initialized()
-    return there and distributed.get_world_size() > 1
+def nothing(alert: Alert) -> None:
+    """What a rank does that only listens: the others wait for it."""
 
 
 def _from_rank_0(alerts: Sequence[Alert]) -> list[Alert]:

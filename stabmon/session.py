@@ -30,7 +30,8 @@ from stabmon.sinks.console import Console
 from stabmon.sinks.prometheus import Prometheus
 from stabmon.taps.hooks import spent
 from stabmon.taps.instruments import Instruments
-from stabmon.taps.schedule import Schedule
+from stabmon.taps.ranks import Ranks
+from stabmon.taps.schedule import schedule_of
 
 RECALL_STEPS = 2000
 """Steps before a resume that the detectors are shown again: more than any of them looks back."""
@@ -53,6 +54,8 @@ class Subject:
     outputs: Outputs
     framework: str
     start_step: int
+    ranks: Ranks | None = None
+    """Who else measures; None: nobody."""
 
 
 class Session:
@@ -64,9 +67,8 @@ class Session:
         self.closed = False
         self.server: Server | None = None
         self._settings = settings
-        dense = 0 if subject.start_step else settings.dense_steps
-        self._schedule = Schedule(settings.every, settings.probe_every, dense)
-        self._instruments = Instruments(subject.model, subject.optimizers, settings)
+        self._schedule = schedule_of(settings, subject.start_step)
+        self._instruments = Instruments(subject.model, subject.optimizers, settings, subject.ranks)
         try:
             self._open(subject)
         except BaseException:
@@ -88,6 +90,7 @@ class Session:
         self.run = run = Run(
             name=name,
             started=time.time(),
+            world_size=subject.ranks.size if subject.ranks else 1,
             framework=subject.framework,
             model=type(subject.model).__name__,
             version=__version__,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,7 +24,10 @@ from stabmon.taps.levels import extra_taps
 from stabmon.taps.loss import Loss
 from stabmon.taps.output_change import OutputChange
 from stabmon.taps.pack import Pack
+from stabmon.taps.packing import Row
 from stabmon.taps.parts import examine
+from stabmon.taps.ranks import Alone, Ranks
+from stabmon.taps.shares import local_layout, unreadable
 from stabmon.taps.sources import given_probe, source_of
 from stabmon.taps.updates import Updates
 
@@ -55,6 +58,8 @@ class _Ticket:
     time: float
     host: tuple[float, ...]
     layout: Layout
+    flags: int
+    """Values behind the row's own: on how many ranks each tap has failed."""
 
 
 class Instruments:
@@ -63,11 +68,13 @@ class Instruments:
     A tap that fails is logged once, dropped (its values are NaN from then on) and told as an event.
     """
 
-    def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer], settings: Settings) -> None:
+    def __init__(
+        self, model: nn.Module, optimizers: Sequence[Optimizer], settings: Settings, ranks: Ranks | None = None
+    ) -> None:
         given = given_probe(model, settings)  # before any hook is attached: it may raise
         self._parts = parts = examine(model, optimizers, settings)
         self._forward, self._norms, device = parts.forward, parts.norm_tap, parts.device
-        gradients = Gradients(parts.groups, optimizers)
+        self._gradients = gradients = Gradients(parts.groups, optimizers)
         updates = Updates(parts.groups, optimizers)
         self._loss = Loss(self._forward, device)
         self._probe_given = given is not None
@@ -77,11 +84,20 @@ class Instruments:
         first_four: list[Tap] = [self._loss, self._norms, gradients, updates, output]
         self._taps = [*first_four, *extra_taps(settings.level, parts)]
         self.baselines = Baselines(self._forward)
+        self._ranks: Ranks = ranks or Alone(device)
         self._failed: set[str] = set()
+        if why := unreadable(parts, self._ranks.alike):
+            _log.warning("stabmon: %s", why)
+            self._failed.add(output.name)
+            output.detach()
+        self._flags = torch.zeros(len(self._taps), device=device)
+        """1 for each tap that has failed, for the other ranks to know."""
         self._first_targets: Tensor | None = None
         self._pack = Pack(device)
         self._layout: Layout | None = None
         self._widths: Mapping[str, int] = {}
+        self._elsewhere: set[str] = set()
+        """Taps that are known to have failed on another rank."""
         self.failures: list[Event] = []
         """Taps that failed since this was last emptied."""
 
@@ -111,6 +127,8 @@ class Instruments:
         self, step: int, loss: Tensor | float | None, targets: Tensor | None, host: tuple[float, ...]
     ) -> list[Snapshot]:
         """Read the finished step; returns the snapshots that are here, usually with this one on a CPU."""
+        if not (self._ranks.main or self._ranks.sampled or self._layout is None):
+            return []
         now = time.time()
         self._loss.give(loss)
         if self._layout is None and targets is not None:
@@ -119,9 +137,13 @@ class Instruments:
         if self._layout is None:
             self._settle()
         assert self._layout is not None
-        row = torch.cat([self._or_nan(tap, values.get(tap.name)) for tap in self._taps])
+        own = torch.cat([self._or_nan(tap, values.get(tap.name)) for tap in self._taps])
+        row, failed = self._ranks.combine(own, partial(self._row, own, step, now))
+        if not self._ranks.main:
+            return []
         found = self._guarded(self.baselines, partial(self.baselines.targets, targets), step, now)
-        self._pack.ship(_Ticket(step, now, host, self._layout), row, found)
+        ticket = _Ticket(step, now, host, self._layout, 0 if failed is None else len(failed))
+        self._pack.ship(ticket, row if failed is None else torch.cat((row, failed)), found)
         return self.arrived()
 
     def arrived(self, wait: bool = False) -> list[Snapshot]:
@@ -131,7 +153,9 @@ class Instruments:
             host = np.array(ticket.host, dtype=np.float32)
             score = partial(self.baselines.score, targets)
             scored = self._guarded(self.baselines, score, ticket.step, ticket.time)
-            whole = np.concatenate((values, self.baselines.nothing if scored is None else scored, host))
+            own = len(values) - ticket.flags
+            self._hear(ticket, values[own:])
+            whole = np.concatenate((values[:own], self.baselines.nothing if scored is None else scored, host))
             snapshots.append(Snapshot(ticket.step, ticket.time, whole, ticket.layout))
         return snapshots
 
@@ -151,11 +175,31 @@ class Instruments:
             _log.exception("stabmon: %s failed at step %d and is dropped; training goes on", part.name, step)
             self._failed.add(part.name)
             part.detach()
+            self._flags += torch.tensor([1.0 if tap is part else 0.0 for tap in self._taps]).to(self._flags.device)
             self.failures.append(Event(step, now, PART_FAILED, {"part": part.name, "error": type(error).__name__}))
             return None
 
     def _or_nan(self, tap: Tap, values: Tensor | None) -> Tensor:
         return torch.full((self._widths[tap.name],), torch.nan, device=self._pack.device) if values is None else values
+
+    def _row(self, values: Tensor, step: int, now: float) -> Row:
+        """What the other ranks are given."""
+        weights = [self._weights(tap, self._guarded(tap, tap.weights, step, now)) for tap in self._taps]
+        return Row(values, torch.cat(weights), self._flags, self._gradients.unsummed)
+
+    def _weights(self, tap: Tap, given: Tensor | float | None) -> Tensor:
+        if isinstance(given, Tensor):
+            return given.to(self._pack.device, non_blocking=True)
+        return torch.full((self._widths[tap.name],), given or 0.0, device=self._pack.device)
+
+    def _hear(self, ticket: _Ticket, failed: np.ndarray[Any, Any]) -> None:
+        """Tell of taps that failed on other ranks: their own logs tell why."""
+        for tap, ranks in zip(self._taps, failed, strict=False):
+            if ranks and tap.name not in self._failed | self._elsewhere:
+                self._elsewhere.add(tap.name)
+                _log.error("stabmon: %s failed on %d of %d ranks, see their logs", tap.name, ranks, self._ranks.size)
+                detail = {"part": tap.name, "error": "on another rank"}
+                self.failures.append(Event(ticket.step, ticket.time, PART_FAILED, detail))
 
     def _settle(self) -> None:
         """The first step is over: the forward's order, and with it the layout, are known."""
@@ -170,9 +214,11 @@ class Instruments:
         if not (self._forward.whole or self._probe_given):
             _log.warning(_IN_PIECES)
         groups = group_parameters(self._parts.groups.names, self._parts.blocks, norms)
-        every = [*(c for found in columns.values() for c in found), *self.baselines.columns, *_HOST]
+        local = local_layout(self._taps, columns, self._parts, [*norms.values(), *groups], self._failed)
+        read = [(column.statistic, column.site) for column in self._ranks.agree(local)]
+        every = [*read, *self.baselines.columns, *_HOST]
         sites = {site.name: site for site in (*norms.values(), *groups)}
-        sites |= {site.name: site for _, site in every if site.name and site.name not in sites}
+        sites |= {site.name: site for _, site in every if site.name}
         self._layout = Layout(tuple((statistic, site.name) for statistic, site in every), tuple(sites.values()))
         self._forward.settle()
         self._norms.settle()

@@ -23,6 +23,8 @@ class Ranks(Protocol):
     main: bool
     """Whether this one's rows go on to detectors and sinks."""
     size: int
+    alike: bool
+    """Whether all have the same parameters, by name; they have not in a pipeline."""
 
     @property
     def sampled(self) -> bool:
@@ -48,7 +50,7 @@ class Ranks(Protocol):
 class Alone:
     """A rank that hears nothing of others: of what it holds a part of, it knows nothing."""
 
-    main, size, sampled = True, 1, True
+    main, size, alike, sampled = True, 1, True, True
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -69,10 +71,13 @@ class Together:
     """All ranks of the default process group. Each calls `after_step` after every step, also one whose taps are gone:
     it then takes part with nothing, so that none waits for it."""
 
-    def __init__(self, schedule: Schedule, step: int, device: torch.device, joining: Callable[[], bool]) -> None:
+    def __init__(
+        self, schedule: Schedule, step: int, device: torch.device, alike: bool, joining: Callable[[], bool]
+    ) -> None:
         """`step`: steps completed so far; `joining`: whether ranks may run out of data (DDP's `join`), in which case
         nothing can be added up."""
         self.size = distributed.get_world_size()
+        self.alike = alike
         self._rank = distributed.get_rank()
         self.main = self._rank == 0
         self._schedule = schedule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stabmon.settings import Settings
 from stabmon.taps import Due
 
 PROBES_PER_BLOCK_READING = 10
@@ -27,3 +28,8 @@ class Schedule:
         rare = PROBES_PER_BLOCK_READING * (1 if dense else self.probe_every)
         blocks = step % rare == 0 or (dense and step == 1)
         return Due(layers=dense or step % self.every == 0, probe=probe, blocks=probe and blocks)
+
+
+def schedule_of(settings: Settings, start_step: int) -> Schedule:
+    """That of a run which starts after that many steps: one that goes on has no dense steps."""
+    return Schedule(settings.every, settings.probe_every, 0 if start_step else settings.dense_steps)

@@ -11,6 +11,7 @@ from stabmon.records import Site
 from stabmon.taps import Tap
 from stabmon.taps.groups import Groups
 from stabmon.taps.parts import Parts
+from stabmon.taps.sharding import hides_parameters
 from stabmon.taps.union import Column, How, Local
 
 
@@ -27,6 +28,16 @@ def local_layout(
         of_data = tap.name not in failed and isinstance(tap.weights(), Tensor)
         found += [Column(*column, _how(*column, of_data, parts.groups), number) for column in columns[tap.name]]
     return Local(tuple(found), _by_layer(sites, parts.blocks), _unsummed(found, parts.groups), len(taps))
+
+
+def unreadable(parts: Parts, alike: bool) -> str | None:
+    """What this model's parameters, or others' (`alike` is False in a pipeline), keep from being read; None: nothing.
+
+    The probe is called outside the training, which none of these can do.
+    """
+    if why := hides_parameters(parts.model):
+        return f"{why}, so gradients, updates and the output change are not read; norms, loss and context share are"
+    return None if alike else "each rank has a part of the model, so the output change of an update is not read"
 
 
 def _how(statistic: str, site: Site, of_data: bool, groups: Groups) -> How:
