@@ -1,9 +1,12 @@
-"""Baseline losses: what a model that ignores the context would score on the step's targets."""
+"""Baseline losses: what a model that ignores its input would score on the step's targets, and one that sees a token.
+
+Shapes: B samples, T tokens.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,15 +17,25 @@ from stabmon.catalog import Array
 from stabmon.records import Site
 from stabmon.taps.forward import Forward
 from stabmon.taps.ngrams import Ladder
+from stabmon.taps.returned import output_of
 
 MAX_TARGETS = 4096
 """Targets looked at per step: whole sequences, as many as fit."""
+_AGREE = 0.9
+"""Share of targets that are the model's own next inputs, from which on it is a language model."""
+_NO_TOKENS = ("mask", "type_ids", "position", "labels")
+"""In names of integers that are no tokens."""
 
 _log = logging.getLogger("stabmon")
 
 
 class Baselines:
-    """Chooses the step's targets on the device; scores them on the host once they have arrived there."""
+    """Chooses the step's targets on the device; scores them on the host once they have arrived there.
+
+    The unigram is the best constant guess, for tokens and for classes alike. A bigram is scored only where the model
+    is given the left neighbour of what it predicts: in classes of unrelated samples, masked tokens, tags or pixels a
+    neighbour says nothing of what there is to learn. Targets that are not whole numbers have no baseline.
+    """
 
     name = "baselines"
     nothing: Array = np.full(3, np.nan, dtype=np.float32)
@@ -34,22 +47,34 @@ class Baselines:
     def __init__(self, forward: Forward) -> None:
         self._forward = forward
         self._ladder: Ladder | None = None
+        self._output: torch.Size | None = None
         self._said = False
+        forward.returned.append(self._see)
 
     def targets(self, given: Tensor | None) -> Tensor | None:
-        """The targets given to `step`, else the batch's `labels`, else the integer inputs; None if there are none."""
-        found = given if given is not None else self._of_batch()
+        """What `score` is to be given, on the device: the targets given to `step`, else the batch's `labels`, else the
+        integer inputs of a language model. None if there are none."""
+        inputs = list(self._inputs())
+        found = self._labels() if given is None else given
+        stand_in = found is None
+        if found is None:
+            found = self._stand_in(inputs)
         if found is None or found.is_floating_point() or found.is_complex() or found.ndim == 0:
             return None
-        return _first(found.detach(), MAX_TARGETS)
+        part = _first(_unflattened(found.detach(), inputs), MAX_TARGETS)
+        if part.ndim < 2 or len(part) == 0:
+            return part
+        return _marked(part, self._shifts() or stand_in or _follows(part, inputs))
 
     def score(self, targets: np.ndarray[Any, Any] | None) -> Array:
-        """float32[3] in nats per token; NaN without targets."""
+        """float32[3] in nats per token or class; NaN without targets."""
         if targets is None:
             return self.nothing
         if self._ladder is None:
-            self._ladder = Ladder(self._forward.output_width)
-        found = self._ladder.observe(targets)
+            width = self._forward.output_width if self._output is None else self._output[-1]
+            known = width is not None and width > 1 and self._forward.whole
+            self._ladder = Ladder(width if known else None)
+        found = self._ladder.observe(_unmarked(targets))
         return np.array([found.uniform, found.unigram, found.bigram], dtype=np.float32)
 
     def detach(self) -> None:
@@ -64,20 +89,76 @@ class Baselines:
         """Go on with counts from `dump`."""
         self._ladder = Ladder.load(counts)
 
-    def _of_batch(self) -> Tensor | None:
+    def _see(self, returned: Any) -> None:
+        if self._output is None and not torch.compiler.is_compiling() and (output := output_of(returned)) is not None:
+            self._output = output.shape
+
+    def _labels(self) -> Tensor | None:
+        call = self._forward.last
+        labels = call.kwargs.get("labels") if call else None
+        return labels if isinstance(labels, Tensor) else None
+
+    def _inputs(self) -> Iterator[Tensor]:
+        """The tokens that the latest call was given, int[B, T]."""
         call = self._forward.last
         if call is None:
-            return None
-        labels = call.kwargs.get("labels")
-        if isinstance(labels, Tensor):
-            return labels
-        inputs = (v for v in (*call.args, *call.kwargs.values()) if isinstance(v, Tensor))
-        found = next((v for v in inputs if v.dtype in (torch.int32, torch.int64) and v.ndim >= 2), None)
+            return
+        named = {name: value for name, value in call.kwargs.items() if not any(part in name for part in _NO_TOKENS)}
+        for value in (*call.args, *named.values()):
+            if isinstance(value, Tensor) and value.dtype in (torch.int32, torch.int64) and value.ndim == 2:
+                yield value
+
+    def _stand_in(self, inputs: Sequence[Tensor]) -> Tensor | None:
+        """The inputs, where the model predicts something at each; for all that is known, where it returns a loss only.
+
+        Which of two neighbours is called the target does not matter to n-gram counts.
+        """
+        found = next((ids for ids in inputs if self._output is None or self._output[:-1] == ids.shape), None)
         if found is not None and not self._said:
             self._said = True
-            # Which of two neighbours is called the target does not matter to n-gram counts.
             _log.info("baseline losses: no targets given, so the integer inputs, shifted by one, stand for them")
         return found
+
+    def _shifts(self) -> bool:
+        """Whether the model itself makes its decoder's inputs of the labels."""
+        return bool(getattr(getattr(self._forward.root, "config", None), "is_encoder_decoder", False))
+
+
+def _follows(targets: Tensor, inputs: Sequence[Tensor]) -> Tensor:
+    """Scalar bool: whether the targets [B, T] are tokens that the model is given, there or one further on."""
+    found = torch.zeros((), dtype=torch.bool, device=targets.device)
+    for ids in inputs:
+        if targets.ndim == 2 and ids.shape[1] == targets.shape[1]:
+            rows = min(len(ids), len(targets))
+            given, wanted = ids[-rows:].to(targets.device, non_blocking=True), targets[-rows:]
+            found |= _agrees(given, wanted) | _agrees(given[:, 1:], wanted[:, :-1])
+    return found
+
+
+def _agrees(given: Tensor, wanted: Tensor) -> Tensor:
+    counted = wanted >= 0
+    return ((given == wanted) & counted).sum() >= _AGREE * counted.sum().clamp(min=1)
+
+
+def _unflattened(targets: Tensor, inputs: Sequence[Tensor]) -> Tensor:
+    """Targets [B*T] of a language model as [B, T]."""
+    shapes = (ids.shape for ids in inputs if targets.ndim == 1 and ids.numel() == targets.numel() and ids.shape[1] > 1)
+    shape = next(shapes, None)
+    return targets if shape is None else targets.reshape(shape)
+
+
+def _marked(targets: Tensor, sequences: Tensor | bool) -> Tensor:
+    """With one row more, of 1 where neighbours belong together: what is not known on the host travels along."""
+    mark = torch.zeros_like(targets[:1]) + sequences
+    return torch.cat((targets, mark.to(targets.dtype)))
+
+
+def _unmarked(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The targets, flat where a neighbour says nothing."""
+    if targets.ndim < 2 or len(targets) == 0:
+        return targets
+    whole = targets[:-1]
+    return whole if targets[-1].any() else whole.reshape(-1)
 
 
 def _first(targets: Tensor, most: int) -> Tensor:
