@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from stabmon.taps.hooks import Hook
 from stabmon.taps.calls import Call, tensors_in
+from stabmon.taps.hooks import Hook
 from stabmon.taps.tokens import Tokens, parameters_of
 
 

@@ -1,6 +1,6 @@
 """Signals 1 and 2 at every norm layer's input, token similarity, and the context share at the last norm.
 
-Shapes: N tokens, D features.
+Shapes: N tokens, D features; G groups of numbers that are normalised together (see kinds).
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from torch import Tensor, nn
 
 from stabmon.records import Site
 from stabmon.taps import Due
-from stabmon.taps.anatomy import Norm, norm_sites
+from stabmon.taps.anatomy import norm_sites
 from stabmon.taps.forward import Forward, in_backward
 from stabmon.taps.hooks import Hook, spent
+from stabmon.taps.kinds import Norm, normalised, spread
+from stabmon.taps.readings import Readings
 
 MAX_TOKENS = 256
 """Tokens that similarity and context share are computed on, spread over the batch."""
 PER_NORM = ("norm_input_msq", "norm_input_var", "norm_gain", "token_similarity")
-_COUNTS = 3
 
 
 class Norms:
-    """Means over the micro-batches of a step, added up on the device in one small matrix [norm, counts + statistics].
-
-    The last norm is read in every step, the others in steps where layers are due.
-    """
+    """Means over the tokens of a step's micro-batches. The last norm is read in every step, the others in steps where
+    layers are due."""
 
     name = "norms"
 
@@ -36,7 +35,8 @@ class Norms:
         self._norms = {norm.name: norm for norm in norms}
         self._blocks = blocks
         self._forward = forward
-        self._sums = torch.zeros(len(norms), _COUNTS + len(PER_NORM) + 1, device=device)
+        self._readings = Readings(len(norms), ["mean"] * (len(PER_NORM) + 1), device)
+        self._device = device
         self._row = {norm.name: i for i, norm in enumerate(norms)}
         self._called: list[str] = []
         self._last: str | None = None
@@ -73,24 +73,25 @@ class Norms:
 
     def arm(self, due: Due) -> None:
         self._due = due
-        self._sums.zero_()
+        self._readings.clear()
 
     def read(self) -> Tensor:
         if self._error is not None:
             raise self._error
-        if not self._called:
-            return self._sums.new_full((2,), torch.nan)
-        order = self._forward_order() if self._order is None else self._order
-        sums = self._sums.index_select(0, order)
-        counts = torch.cat((sums[:, :1].expand(-1, 3), sums[:, 1:_COUNTS]), dim=1)
-        means = sums[:, _COUNTS:] / counts  # 0/0: not read
-        means = torch.where((counts > 0) & ~means.isfinite(), torch.inf, means)
-        final = torch.stack((means[-1, 0], means[-1, -1]))
-        layers = means[:, : len(PER_NORM)].T.reshape(-1)
-        return torch.cat((layers if self._due.layers else torch.full_like(layers, torch.nan), final))
+        return self._in_columns(self._readings.values(), torch.nan)
 
-    def weights(self) -> float:
-        return 1.0
+    def weights(self) -> Tensor:
+        return self._in_columns(self._readings.weights(), 0.0)
+
+    def _in_columns(self, of_norms: Tensor, nothing: float) -> Tensor:
+        """float32[len(columns)] of what is kept as [norm, statistic]."""
+        if not self._called:
+            return of_norms.new_full((2,), nothing)
+        order = self._forward_order() if self._order is None else self._order
+        ordered = of_norms.index_select(0, order)
+        layers = ordered[:, : len(PER_NORM)].T.reshape(-1)
+        layers = layers if self._due.layers else torch.full_like(layers, nothing)
+        return torch.cat((layers, ordered[-1, :1], ordered[-1, -1:]))
 
     def detach(self) -> None:
         for handle in self._handles:
@@ -99,11 +100,11 @@ class Norms:
 
     def _forward_order(self) -> Tensor:
         rows = [self._row[name] for name in self._called]
-        return torch.tensor(rows, dtype=torch.long, device=self._sums.device)
+        return torch.tensor(rows, dtype=torch.long, device=self._device)
 
     def _forget(self) -> None:
         self._called.clear()
-        self._sums.zero_()
+        self._readings.clear()
 
     def _fail(self, error: Exception) -> None:
         self._error = error
@@ -122,48 +123,85 @@ class Norms:
                 return
             # A clock would break a compiled graph.
             with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else spent:
-                row = measure(norm, x.detach(), self._due.layers, last)
-                self._sums[self._row[norm.name]] += row.to(self._sums.device, non_blocking=True)
+                weights = self._forward.weights_of(x) if norm.over.by_token else None
+                self._readings.add(self._row[norm.name], *measure(norm, x.detach(), weights, self._due.layers, last))
 
         return hook
 
 
-def measure(norm: Norm, x: Tensor, layers: bool = True, share: bool = True) -> Tensor:
-    """float32 [counts, norm_input_msq, norm_input_var, norm_gain, token_similarity, context_share] of one norm input.
+def measure(
+    norm: Norm, x: Tensor, weights: Tensor | None = None, layers: bool = True, share: bool = True
+) -> tuple[Tensor, Tensor]:
+    """One norm input: (float32[5] norm_input_msq, norm_input_var, norm_gain, token_similarity, context_share; what they
+    weigh in a mean over calls: the number of groups that count).
 
-    Three counts: 1 for what any input has, 1 for what takes two tokens (token_similarity), 1 for what takes an output
-    beside 0 (context_share). norm_gain is the tangential factor of the norm's Jacobian, rms(gamma)/sqrt(var+eps)
-    (Xiong et al. 2020, Lemma 3). context_share is that of the norm's output, on at most 256 tokens. 0 where a reading
-    is not asked for: without `layers` all between norm_input_msq and context_share.
+    `weights`: 0 or 1 per token, x's shape without its last dimension; None = all count. norm_gain is the tangential
+    factor of the norm's Jacobian, mean over groups of rms(gamma)/sqrt(var+eps) (Xiong et al. 2020, Lemma 3).
+    context_share is that of the norm's output, on at most 256 tokens, as token_similarity is. Not readable, and so NaN:
+    those two with fewer than two tokens, and at a BatchNorm or InstanceNorm, which takes away what all positions have
+    in common; context_share of an output that is 0 everywhere; without `layers` the second to fourth, without `share`
+    the fifth.
     """
-    x_ND = x.float().reshape(-1, norm.width or x.shape[-1])
-    gamma, beta = norm.gamma(), norm.beta()
-    unit_ND = _normalised(norm, _spread(x_ND, MAX_TOKENS))
-    zero = x_ND.new_zeros(())
-    several = zero + (x_ND.shape[0] > 1)
-    if layers:
-        square, var_N = _moments(x_ND, norm.centred)
-        gain = torch.rsqrt(var_N + norm.eps).mean()
-        gain = gain if gamma is None else gain * gamma.square().mean().sqrt()
-        row = [square, var_N.mean(), gain, similarity(unit_ND) if x_ND.shape[0] > 1 else zero]
-    else:
-        row = [_msq(x_ND).mean(), zero, zero, zero]
-    if not share:
-        return torch.stack([zero + 1, several, zero, *row, zero])
-    out_ND = unit_ND if gamma is None else unit_ND * gamma
-    out_ND = out_ND if beta is None else out_ND + beta
-    readable = several * out_ND.any()
-    return torch.stack([zero + 1, several, readable, *row, context_share(out_ND).where(readable > 0, 0)])
+    x = x.float()
+    rows_GM = norm.over.rows(x)
+    groups, size = rows_GM.shape
+    w_G = weights.reshape(-1) if weights is not None and weights.numel() == groups else None
+    count = rows_GM.new_full((), groups) if w_G is None else w_G.sum()
+    unread = torch.full_like(count, torch.nan)
+    square_G, var_G = _moments(rows_GM, norm.centred) if layers else (_msq(rows_GM), None)
+    values = [_read(_mean(square_G, w_G, count), count > 0), unread, unread, unread, unread]
+    if var_G is not None:
+        var_G = norm.over.divisor(norm.module, var_G)
+        gain_G = _gain(norm, var_G, size)
+        values[1:3] = (_read(_mean(v, w_G, count), count > 0) for v in (var_G, gain_G))
+    if (unit_ND := normalised(norm, x, MAX_TOKENS)) is not None:
+        w_N = None if w_G is None else spread(w_G, MAX_TOKENS)
+        tokens = count.new_full((), unit_ND.shape[0]) if w_N is None else w_N.sum()
+        if layers:
+            values[3] = _read(similarity(unit_ND, w_N), tokens > 1)
+        if share:
+            gamma, beta = norm.gamma(), norm.beta()
+            out_ND = _output(unit_ND, gamma, beta)
+            values[4] = _read(context_share(out_ND, w_N), (tokens > 1) & out_ND.any())
+    return torch.stack(values), count
 
 
-def _moments(x_ND: Tensor, centred: bool) -> tuple[Tensor, Tensor]:
-    """Mean square, and per token the mean square of what the norm divides by. `Tensor.var` takes ten times as long."""
+def _gain(norm: Norm, var_G: Tensor, size: int) -> Tensor:
+    """float32[G]: rms(gamma)/sqrt(var+eps)."""
+    gain_G = torch.rsqrt(var_G + norm.eps)
+    if norm.unit_length:
+        gain_G = gain_G / size**0.5
+    gamma = norm.gamma()
+    if gamma is None:
+        return gain_G
+    rms = norm.over.rms(gamma)
+    return (gain_G.reshape(-1, rms.numel()) * rms).reshape(-1)
+
+
+def _output(unit_ND: Tensor, gamma: Tensor | None, beta: Tensor | None) -> Tensor:
+    """What the norm returns for these tokens; gammas of several heads are taken in turn."""
+    out_ND = unit_ND if gamma is None or gamma.ndim == 2 else unit_ND * gamma
+    return out_ND if beta is None or beta.numel() != out_ND.shape[-1] else out_ND + beta
+
+
+def _read(value: Tensor, readable: Tensor) -> Tensor:
+    """NaN where there was nothing to read, Inf where what was read is not finite."""
+    return torch.where(readable, torch.where(value.isfinite(), value, torch.inf), torch.nan)
+
+
+def _mean(value_G: Tensor, w_G: Tensor | None, count: Tensor) -> Tensor:
+    """Over the groups that count; what the others hold may be anything, since padding may."""
+    return value_G.mean() if w_G is None else torch.where(w_G > 0, value_G, 0).sum() / count
+
+
+def _moments(x_GM: Tensor, centred: bool) -> tuple[Tensor, Tensor]:
+    """float32[G]: mean square, and what the norm divides by the root of. `Tensor.var` takes ten times as long."""
     if not centred:
-        square_N = _msq(x_ND)
-        return square_N.mean(), square_N
-    mean_N1 = x_ND.mean(-1, keepdim=True)
-    var_N = _msq(x_ND - mean_N1)
-    return (var_N + mean_N1.squeeze(-1).square()).mean(), var_N
+        square_G = _msq(x_GM)
+        return square_G, square_G
+    mean_G1 = x_GM.mean(-1, keepdim=True)
+    var_G = _msq(x_GM - mean_G1)
+    return var_G + mean_G1.squeeze(-1).square(), var_G
 
 
 def _msq(x: Tensor) -> Tensor:
@@ -172,25 +210,21 @@ def _msq(x: Tensor) -> Tensor:
     return norm.square() / x.shape[-1]
 
 
-def _normalised(norm: Norm, x_ND: Tensor) -> Tensor:
-    """What the norm makes of these tokens, before gamma and beta."""
-    y_ND = x_ND - x_ND.mean(-1, keepdim=True) if norm.centred else x_ND
-    return y_ND * torch.rsqrt(y_ND.square().mean(-1, keepdim=True) + norm.eps)
-
-
-def similarity(y_ND: Tensor) -> Tensor:
-    """Mean cosine between two different tokens: (N^2 ||mean of unit vectors||^2 - N) / (N(N - 1))."""
-    tokens = y_ND.shape[0]
+def similarity(y_ND: Tensor, w_N: Tensor | None = None) -> Tensor:
+    """Mean cosine between two different tokens that count: (N^2 ||mean of unit vectors||^2 - N) / (N(N - 1))."""
     unit = torch.nn.functional.normalize(y_ND, dim=-1)
-    return (tokens * unit.mean(0).square().sum() - 1) / max(tokens - 1, 1)
+    if w_N is None:
+        tokens = y_ND.shape[0]
+        return (tokens * unit.mean(0).square().sum() - 1) / max(tokens - 1, 1)
+    kept = torch.where(w_N[:, None] > 0, unit, 0)
+    number = w_N.sum()
+    return (kept.sum(0).square().sum() / number - 1) / (number - 1)
 
 
-def context_share(z_ND: Tensor) -> Tensor:
-    """Part of the sum of squares that is left when the mean over the tokens is taken away."""
-    return (z_ND - z_ND.mean(0)).square().sum() / z_ND.square().sum()
-
-
-def _spread(x_ND: Tensor, most: int) -> Tensor:
-    """At most about `most` tokens at an odd stride, so that no one position of equally long sequences is preferred."""
-    stride = -(-x_ND.shape[0] // most)
-    return x_ND[:: stride | 1] if stride > 1 else x_ND
+def context_share(z_ND: Tensor, w_N: Tensor | None = None) -> Tensor:
+    """Part of the sum of squares that is left when the mean over the tokens that count is taken away."""
+    if w_N is None:
+        return (z_ND - z_ND.mean(0)).square().sum() / z_ND.square().sum()
+    counts = w_N[:, None] > 0
+    kept = torch.where(counts, z_ND, 0)
+    return torch.where(counts, z_ND - kept.sum(0) / w_N.sum(), 0).square().sum() / kept.square().sum()

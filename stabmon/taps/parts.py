@@ -14,9 +14,10 @@ from torch.optim import Optimizer
 
 from stabmon.records import Site
 from stabmon.settings import Settings
-from stabmon.taps.anatomy import Norm, find_blocks, find_norms, group_parameters, norm_sites, select
+from stabmon.taps.anatomy import find_blocks, find_norms, group_parameters, norm_sites, select
 from stabmon.taps.forward import Forward
 from stabmon.taps.groups import Groups
+from stabmon.taps.kinds import Norm
 from stabmon.taps.norms import Norms
 from stabmon.taps.sharding import hides_parameters
 
@@ -47,9 +48,15 @@ class Parts:
 def examine(model: nn.Module, optimizers: Sequence[Optimizer], settings: Settings) -> Parts:
     """Find everything that is to be watched, and attach what watches the forward.
 
-    ValueError: no norm layer, a pattern that fits none, or an optimizer that holds nothing of the model.
+    ValueError: a pattern that fits no norm layer, or an optimizer that holds nothing of the model.
     """
     found = find_norms(model)
+    if not found:
+        _log.warning(
+            "stabmon: %s has no norm layer, so norm inputs, gain, context share and similarity are not read, and no "
+            "stall is seen; gradients, updates and output change are. Is this the network, or a wrapper around it?",
+            type(model).__name__,
+        )
     norms = select(found, settings.include, settings.exclude)
     parameters = _held(model, optimizers)
     device = next(iter(parameters.values())).device
@@ -74,7 +81,8 @@ def examine(model: nn.Module, optimizers: Sequence[Optimizer], settings: Setting
 def _held(model: nn.Module, optimizers: Iterable[Optimizer]) -> dict[str, nn.Parameter]:
     """The model's trainable parameters that an optimizer holds, by name; ValueError when there is none."""
     ids = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
-    found = {name: p for name, p in model.named_parameters() if p.requires_grad and id(p) in ids}
+    hidden = hides_parameters(model) is not None  # DeepSpeed's optimizers hold buffers of their own
+    found = {name: p for name, p in model.named_parameters() if p.requires_grad and (hidden or id(p) in ids)}
     if lazy := [name for name, p in found.items() if isinstance(p, UninitializedParameter)]:
         raise ValueError(f"model: {lazy[0]} has no shape yet; call the model once before making the Monitor")
     if not found:

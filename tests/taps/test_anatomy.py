@@ -113,9 +113,23 @@ def test_a_hand_written_layer_norm_is_seen_to_be_centred() -> None:
     assert (norm.centred, norm.offset, norm.eps) == (True, 0.0, 1e-6)
 
 
-def test_a_model_without_norms_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"model=Sequential: no norm layer found.*BatchNorm1d cannot be watched"):
-        find_norms(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
+def test_a_model_without_norms_has_none_and_its_blocks_are_still_found() -> None:
+    blocks = (nn.ModuleDict({"mlp": nn.Sequential(nn.Linear(4, 4), nn.ReLU())}) for _ in range(3))
+    model = nn.Sequential(nn.Linear(4, 4), *blocks)
+    assert find_norms(model) == []
+    assert find_blocks(model, []) == ["1", "2", "3"]
+
+
+def test_what_is_named_like_a_norm_and_does_not_normalise_is_none() -> None:
+    class ResponseNorm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.eps = nn.Parameter(torch.ones(16)), 1e-6
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x + self.weight * x * x.norm(dim=-1, keepdim=True)
+
+    assert find_norms(nn.Sequential(ResponseNorm())) == []
 
 
 def test_parameters_outside_the_blocks_go_by_the_module_that_owns_them() -> None:

@@ -70,16 +70,15 @@ def test_readings_equal_a_float64_computation(kind: str, dtype: torch.dtype) -> 
     spread = out - out.mean(0)
     gamma = module.weight.detach().double()
     expected = [
-        *(1.0, 1.0, 1.0),
         tokens.square().mean(),
         var.mean(),
         (gamma.square().mean().sqrt() / (var + norm.eps).sqrt()).mean(),
         (cosines.sum() - 15) / (15 * 14),
         spread.square().sum() / out.square().sum(),
     ]
-    torch.testing.assert_close(
-        measure(norm, x).double(), torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-6
-    )
+    found, weight = measure(norm, x)
+    assert weight == 15
+    torch.testing.assert_close(found.double(), torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-6)
 
 
 def test_a_collapsed_output_has_a_share_down_to_1e_12() -> None:
@@ -103,19 +102,51 @@ def test_many_tokens_are_thinned_without_preferring_a_position() -> None:
     x[:, 0] = torch.randn(8)
     x[:, 1:] = torch.randn(8)
     (norm,) = find_norms(nn.Sequential(nn.LayerNorm(8)))
-    share = float(measure(norm, x)[-1])
+    share = float(measure(norm, x)[0][-1])
     assert share > 0.05
     assert x.reshape(-1, 8)[:: (16 | 1)].shape[0] <= MAX_TOKENS
 
 
-def test_micro_batches_are_averaged() -> None:
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_tokens_that_do_not_count_change_nothing_whatever_they_hold(kind: str) -> None:
+    (norm,) = find_norms(nn.Sequential(nn.LayerNorm(8) if kind == "layer" else nn.RMSNorm(8)))
+    x = inputs()
+    weights = torch.ones(3, 5)
+    weights[0, 3:], weights[2, 0] = 0, 0
+    x[0, 3], x[0, 4], x[2, 0] = torch.nan, torch.inf, 1e30
+    expected, _ = measure(norm, x[weights > 0])
+    found, weight = measure(norm, x, weights)
+    assert weight == 12
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_micro_batches_count_by_their_tokens() -> None:
     model = Net()
     tap = attach(model)
-    first, second = inputs(1), inputs(2) * 5
+    first, second = inputs(1), inputs(2)[:2, :3] * 5
     model(first)
     model(second)
     found = read(tap)["norm_input_msq", "blocks.0.0"]
-    assert found == pytest.approx(float((first.square().mean() + second.square().mean()) / 2), rel=1e-6)
+    assert found == pytest.approx(float((first.square().sum() + second.square().sum()) / (21 * 8)), rel=1e-6)
+    weights = dict(zip(tap.columns(), tap.weights().tolist(), strict=True))
+    assert {weight for (statistic, _), weight in weights.items() if statistic != "context_share"} == {21.0}
+
+
+def test_padding_and_first_tokens_of_a_model_of_tokens_do_not_count() -> None:
+    class Words(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(10, 8)
+
+        def forward(self, ids: Tensor, attention_mask: Tensor) -> Tensor:
+            return super().forward(self.embedding(ids))
+
+    model = Words()
+    tap = attach(model)
+    ids, mask = torch.arange(8).reshape(2, 4), torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])
+    model(ids, mask)
+    kept = model.embedding(torch.tensor([1, 2, 5, 6, 7])).detach()
+    assert read(tap)["norm_input_msq", "blocks.0.0"] == pytest.approx(float(kept.square().mean()), rel=1e-6)
 
 
 @pytest.mark.parametrize("recompute", [True, False])
@@ -153,8 +184,8 @@ def test_between_samples_only_the_last_norm_is_read() -> None:
     model(inputs())
     found = {key for key, value in read(tap).items() if value == value}
     assert found == {("final_norm_input_msq", ""), ("context_share", "")}
-    assert read(tap)["context_share", ""] == sampled["context_share", ""]
-    assert read(tap)["final_norm_input_msq", ""] == sampled["norm_input_msq", "final"]
+    assert read(tap)["context_share", ""] == pytest.approx(sampled["context_share", ""], rel=1e-6)
+    assert read(tap)["final_norm_input_msq", ""] == pytest.approx(sampled["norm_input_msq", "final"], rel=1e-6)
 
 
 def test_what_is_not_finite_is_inf_and_what_is_not_read_nan() -> None:
