@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,3 +28,48 @@ def overhead(
             from stabmon.bench.overhead import overhead as run
             from stabmon.bench.training import Size
         run(pairs, Size(layers, width, batch, length, device), as_json)
+
+
+@bench.command()
+def estimator(
+    draws: Annotated[int, typer.Option(help="Random cotangents per network.")] = 640,
+    as_json: AsJson = False,
+) -> None:
+    """How exact the output change of an update is, against exact derivatives in float64. Takes about a minute."""
+    with for_users():
+        with torch_needed("bench"):
+            from stabmon.bench.estimator import estimator as run
+        run(draws, as_json)
+
+
+@bench.command()
+def recorded(
+    folder: Annotated[Path, typer.Argument(help="Has index.csv and its series, or algoperf.csv.gz and its outcomes.")],
+    part: Annotated[str, typer.Option(help="Of the runs: all, calibration, test.")] = "all",
+    adjudication: Annotated[
+        Path | None, typer.Option(help="CSV of run, point, verdict, why; by default FOLDER/adjudication.csv.")
+    ] = None,
+    events: Annotated[Path | None, typer.Option(help="Write alarms on unfailed runs here, to be judged.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Grade the detectors of the loss on recorded runs that are labelled. Needs no PyTorch."""
+    with for_users():
+        from stabmon.bench.recorded.command import recorded as run
+
+        run(folder, part, adjudication, events, as_json)
+
+
+@bench.command()
+def exact(
+    quick: Annotated[bool, typer.Option("--quick", help="A part that takes half a minute.")] = False,
+    only: Annotated[str, typer.Option(help="Part of 'model / loop / precision'; * stands for anything.")] = "",
+    markdown: Annotated[Path | None, typer.Option(help="File to write the summary to.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every statistic against a second computation, over models, loops and precisions. Takes some minutes."""
+    with for_users():
+        with torch_needed("bench"):
+            from stabmon.bench.exact import exact as run
+        agrees = run(quick, only, as_json, markdown)
+    if not agrees:
+        raise typer.Exit(1)
