@@ -11,7 +11,7 @@ from stabmon.records import Site
 from stabmon.taps import Tap
 from stabmon.taps.groups import Groups
 from stabmon.taps.parts import Parts
-from stabmon.taps.sharding import hides_parameters
+from stabmon.taps.sharding import hides_parameters, is_shared
 from stabmon.taps.union import Column, How, Local
 
 
@@ -37,6 +37,8 @@ def unreadable(parts: Parts, alike: bool) -> str | None:
     """
     if why := hides_parameters(parts.model):
         return f"{why}, so gradients, updates and the output change are not read; norms, loss and context share are"
+    if any(is_shared(p) for p in parts.model.parameters()):
+        return "the parameters are spread over ranks, so the output change of an update is not read; all else is"
     return None if alike else "each rank has a part of the model, so the output change of an update is not read"
 
 
