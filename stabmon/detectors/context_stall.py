@@ -55,6 +55,7 @@ class ContextStall:
         "loss",
         "unigram_loss",
         "bigram_loss",
+        "pretrained",
         "learning_rate",
         "token_similarity",
         "grad_norm",

@@ -12,7 +12,7 @@ from stabmon.records import Finding, Snapshot
 
 class Exploded:
     """Critical where two points in a row are far above the best level: by twice the run's progress, x5 and 20 times
-    the noise; or 30 times the first loss.
+    the noise; before step 200 by x30, and before there is a level, x30 above the first loss.
 
     Score: the lower one's rise, in units of the rise that alerts.
     """
@@ -35,7 +35,7 @@ class Exploded:
         if isfinite(z):
             if snapshot.step < self._last[0]:
                 self._start()  # a restart: another run begins in the same log
-            self._judge(z)
+            self._judge(snapshot.step, z)
             self._last = (snapshot.step, z)
         return of_the_model(self._score, snapshot)
 
@@ -59,19 +59,19 @@ class Exploded:
             since=since,
         )
 
-    def _judge(self, z: float) -> None:
+    def _judge(self, step: int, z: float) -> None:
         level = self._level
         both = min(z, self._last[1]) if isfinite(self._last[1]) else z
-        self._score = 0.0
-        if isfinite(level.first):
-            self._score = max((both - level.first) / thresholds.EXPLODED_FIRST, 0.0)
         if isfinite(level.best):
+            early = step < thresholds.EARLY_STEPS
             rise = max(
                 thresholds.EXPLODED_SHARE * level.progress,
-                thresholds.EXPLODED_LEAST,
+                thresholds.EXPLODED_EARLY if early else thresholds.EXPLODED_LEAST,
                 thresholds.EXPLODED_NOISE * level.noise,
             )
-            self._score = max((both - level.best) / rise, self._score)
+            self._score = max((both - level.best) / rise, 0.0)
+        elif isfinite(level.first):
+            self._score = max((both - level.first) / thresholds.EXPLODED_EARLY, 0.0)
         if self._score < 1:
             self._since = None
             level.push(z)

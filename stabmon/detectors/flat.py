@@ -29,8 +29,9 @@ class Exponent:
 
 
 class Flat:
-    """Critical where the loss starts at 6 to 20 nats, is still above 55 % of that after 20 points and 1,000 steps,
-    and falls as step^-.02 or slower; info where any loss is as flat over 100 points; info once it falls again.
+    """Critical where the loss starts at 6 to 20 nats, is still above 55 % of that after 20 points and 1,000 steps, and
+    does not fall that one could tell; info where any loss falls as step^-.02 or slower over 100 points and 1,000 steps,
+    and once it falls again.
 
     Score: 1 or 0. Looks again when the run is 10 % longer.
     """
@@ -100,7 +101,10 @@ class Flat:
         low, high = thresholds.FLAT_FIRST
         complete = self._steps[0] <= 2 * (self._steps[1] - self._steps[0])
         stuck = low <= exp(first) < high and found.level > first + log(thresholds.FLAT_LEVEL)
-        if complete and stuck and self._step >= thresholds.FLAT_STEPS:
+        stuck = stuck and found.beta - 2 * found.error < thresholds.FLAT_SLOWEST
+        if self._step < thresholds.FLAT_STEPS:
+            return None
+        if complete and stuck:
             return "critical"
         return "info" if self._points >= thresholds.SITS_POINTS else None
 

@@ -24,11 +24,11 @@ class _Trend:
 
     @property
     def level(self) -> float:
-        return self._levels.median + (self._lags.median if len(self._lags) else 0.0)
+        return self._levels.median
 
     def excess(self, z: float) -> float:
         """NaN where there are fewer than 12 points to compare with."""
-        return z - self.level if len(self._lags) >= LEAST_TREND else nan
+        return z - self.level - self._lags.median if len(self._lags) >= LEAST_TREND else nan
 
     def push(self, z: float) -> None:
         if len(self._levels) >= LEAST_TREND:
@@ -100,7 +100,7 @@ class Spike:
     def _learn_afresh(self) -> None:
         self._trend, self._jump = _Trend(), _Jump()
         self._white, self._sums = Whitened(), ShiryaevRoberts()
-        self._excess: tuple[float, ...] = ()
+        self._rises: tuple[float, ...] = ()
         self._began = -1
 
     def notice(self, event: Event) -> None:
@@ -182,13 +182,14 @@ class Spike:
     def _weigh(self, z: float, excess: float) -> float:
         known = self._white.values
         tail = known.quantile(thresholds.SPIKE_QUANTILE)
-        self._excess = (*self._excess[1 - thresholds.SPIKE_MEAN :], excess)
+        # A fall that slows down is an excess over its trend too, but no rise.
+        self._rises = (*self._rises[1 - thresholds.SPIKE_MEAN :], min(z - self._trend.level, excess))
         size = max(thresholds.SPIKE_SPREADS * known.spread, thresholds.SPIKE_LEAST, tail)
         jump = max(thresholds.JUMP_NOISE * self._jump.noise, thresholds.JUMP_LEAST, thresholds.JUMP_TAILS * tail)
         if self._sums.evidence <= 1:
             self._began = self._step
         evidence = self._sums.evidence / thresholds.RUN_LENGTH
-        slow = min(evidence, sum(self._excess) / len(self._excess) / size)
+        slow = min(evidence, sum(self._rises) / len(self._rises) / size)
         fast = self._jump.rise(z) / jump if self._step >= thresholds.EARLY_STEPS else 0.0
         if max(slow, fast) >= 1:
             since = self._began if slow >= 1 else self._step

@@ -68,12 +68,14 @@ class Task:
         self._gap: deque[float] = deque(maxlen=SMOOTHED)
         self._first: float | None = None
         self._best = 0.0
+        self._pretrained = False
         self.losses: dict[str, float] = {}
 
     def read(self, snapshot: Snapshot) -> None:
         now = {name: snapshot.scalar(name) for name in ("loss", "unigram_loss", "bigram_loss")}
         self.losses |= {name: value for name, value in now.items() if np.isfinite(value)}
         loss, unigram, bigram = now.values()
+        self._pretrained |= snapshot.scalar("pretrained") > 0
         if np.isfinite(loss) and self._first is None:
             self._first = loss
         if np.isfinite(loss) and np.isfinite(unigram):
@@ -96,15 +98,19 @@ class Task:
     @property
     def quiet(self) -> bool:
         """Whether a collapse would be no fault: it learns, there is nothing to learn, or it came with weights that
-        were already below the unigram loss."""
-        unigram = self.losses.get("unigram_loss", float("nan"))
-        pretrained = self._first is not None and self._first < unigram - LEARNING
-        return pretrained or self.excess < -LEARNING or self.gap <= LEARNABLE
+        had learnt before and has not lost that."""
+        came = (self._pretrained or self._began < -LEARNING) and not self.fell_back
+        return came or self.excess < -LEARNING or self.gap <= LEARNABLE
+
+    @property
+    def _began(self) -> float:
+        """First loss above the unigram loss, in nats."""
+        return float("nan") if self._first is None else self._first - self.losses.get("unigram_loss", float("nan"))
 
     @property
     def fell_back(self) -> bool:
         """Whether it had been below the unigram loss before."""
-        return self._best < -2 * LEARNING
+        return self._best < -2 * LEARNING or (self._began < -2 * LEARNING and self.excess > -LEARNING)
 
 
 class Depth:

@@ -22,8 +22,8 @@ EXPLODED_LEAST = 1.609
 """ln 5. Chosen."""
 EXPLODED_NOISE = 20.0
 """Standard deviations of a point. Chosen."""
-EXPLODED_FIRST = 3.4
-"""ln 30 over the first loss. Recorded: starts that recover rise by up to x11, those that end a run by x90 and more."""
+EXPLODED_EARLY = 3.4
+"""ln 30, before step 200. Recorded: starts that recover rise by up to x11, those that end a run by x90 and more."""
 
 RUN_LENGTH = 1e5
 """Promised points between false alarms of the slow test (sequential.py), for noise of any law."""
@@ -61,11 +61,14 @@ FLAT_LEVEL = 0.55
 """Of the first loss. Recorded: stuck language and image models sit at .6 to 1.05 of it."""
 FLAT_EXPONENT = 0.02
 """beta = -d ln L / d ln t, two standard errors under this. Scaling laws have .05 and more."""
+FLAT_SLOWEST = 0.002
+"""beta less two standard errors is under this, or the loss falls for sure, if slowly: no critical. Recorded: runs that
+never learned have 0 or less when they are first called."""
 FLAT_RISE = 0.1
 """A loss that rises faster than step^.1 is not flat; `diverged` watches it."""
 FLAT_AGAIN = 1.1
 """Looks again when the run is 10 % longer; two looks in a row must agree."""
 SITS_POINTS = 100
-"""Points before any flat loss gets an info. Chosen."""
+"""Points, and FLAT_STEPS, before any flat loss gets an info. Chosen."""
 DROP_EXPONENT = 0.05
 """Two standard errors over this, it falls again."""

@@ -64,3 +64,46 @@ def test_the_twenty_first_skipped_step_in_a_row_is_critical_since_the_first() ->
 
 def test_it_clears_after_ten_finite_steps() -> None:
     assert told(alerts_of(NonFinite(), make_series({"loss": [INF, *[3.0] * 12]}))) == [(1, "critical"), (11, "cleared")]
+
+
+def test_two_zeros_at_once_after_ordinary_losses_hide_a_nan() -> None:
+    """As a trainer shows it that leaves NaN out of the logged loss."""
+    (alert,) = alerts_of(NonFinite(), make_series({"loss": [3, 2.5, 2.4, 0, 0, 0]}))
+    assert (alert.step, alert.severity, alert.since) == (5, "critical", 4)
+    assert "exactly 0 since step 4, which hides a NaN" in alert.action
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        [3, 2.5, 2.4, 0, 2.3, 0, 2.2],
+        [3, 0.5, 0.03, 0.004, 0.0004, 0, 0, 0],
+        [0, 0, 0, 0.0001, 0.0002, 0.0001, 0, 0],
+        [0, 0, 0, 0],
+    ],
+    ids=["one at a time", "learnt by heart", "rounded to 4 digits", "from the start"],
+)
+def test_other_zeros_are_silent(loss: list[float]) -> None:
+    assert alerts_of(NonFinite(), make_series({"loss": loss})) == []
+
+
+def test_zeros_with_a_finite_gradient_are_a_loss_of_zero() -> None:
+    series = {"loss": [3, 2.5, 2.4, 0, 0, 0], "total_grad_sq": [1.0] * 6}
+    assert alerts_of(NonFinite(), make_series(series)) == []
+
+
+def test_zeros_from_the_start_with_a_gradient_that_is_not_finite_are_critical() -> None:
+    (alert,) = alerts_of(NonFinite(), make_series({"loss": [0, 0, 0], "total_grad_sq": [INF] * 3}))
+    assert (alert.step, alert.since) == (1, 1)
+
+
+def test_a_loss_scaler_that_begins_is_silent_in_a_log_that_does_not_tell_of_skipped_steps() -> None:
+    gradient = [INF] * 4 + [1.0] * 20
+    assert alerts_of(NonFinite(), make_series({"loss": [3.0] * 24, "total_grad_sq": gradient})) == []
+    late = [*gradient, INF]
+    assert told(alerts_of(NonFinite(), make_series({"loss": [3.0] * 25, "total_grad_sq": late}))) == [(25, "critical")]
+
+
+def test_a_gradient_that_was_never_finite_is_critical_at_the_21st_step() -> None:
+    (alert,) = alerts_of(NonFinite(), make_series({"loss": [3.0] * 30, "total_grad_sq": [INF] * 30}))
+    assert (alert.step, alert.since) == (21, 1)

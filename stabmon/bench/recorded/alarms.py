@@ -1,0 +1,79 @@
+"""False alarms: their number among all points of runs that nobody labelled as failed, with exact intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from stabmon.bench.recorded.adjudication import Adjudication
+from stabmon.bench.recorded.classes import ASKED, QUIET
+from stabmon.bench.recorded.intervals import binomial, poisson
+from stabmon.bench.recorded.judging import Call, Judged
+from stabmon.records import Severity
+
+PER = 1e5
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Events among points."""
+
+    events: int
+    points: int
+
+    @property
+    def per_1e5(self) -> float:
+        return PER * self.events / self.points if self.points else float("nan")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        low, high = poisson(self.events)
+        return (PER * low / self.points, PER * high / self.points) if self.points else (0.0, float("inf"))
+
+
+@dataclass(frozen=True, slots=True)
+class FalseAlarms:
+    """On the quiet runs of one list, each counted once."""
+
+    critical: Rate
+    """By adjudicated event."""
+    raw: Rate
+    """Criticals, whatever was found of them."""
+    warning: Rate
+    """Spikes and other warnings, true ones too."""
+    false_warning: Rate
+    """Those that were not found to be true."""
+    runs: int
+    runs_critical: int
+
+    @property
+    def runs_interval(self) -> tuple[float, float]:
+        return binomial(self.runs_critical, self.runs)
+
+
+def quiet(runs: Sequence[Judged]) -> list[Judged]:
+    """Runs that nobody labelled as failed, each once."""
+    kept = (run for run in runs if not run.recording.twice)
+    return [run for run in kept if run.recording.label in ASKED and ASKED[run.recording.label].called == QUIET]
+
+
+def false_alarms(runs: Sequence[Judged], adjudication: Adjudication) -> FalseAlarms:
+    known = quiet(runs)
+    points = sum(len(run.losses) for run in known)
+
+    def untrue(run: Judged, call: Call) -> bool:
+        return not adjudication.true(run.recording.id, call)
+
+    def rate(severity: Severity, counts: Callable[[Judged, Call], bool] = lambda run, call: True) -> Rate:
+        of = (1 for run in known for call in run.calls if call.severity == severity and counts(run, call))
+        return Rate(sum(of), points)
+
+    hit = [run for run in known if any(c.severity == "critical" and untrue(run, c) for c in run.calls)]
+    return FalseAlarms(
+        rate("critical", untrue),
+        rate("critical"),
+        rate("warning"),
+        rate("warning", untrue),
+        len(known),
+        len(hit),
+    )

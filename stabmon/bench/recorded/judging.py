@@ -1,0 +1,87 @@
+"""One recorded run before the detectors and the baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite, isnan, sqrt
+
+from stabmon.bench.recorded.baselines import Baseline, baselines
+from stabmon.bench.recorded.folder import Recording
+from stabmon.detectors import Informed, loss_detectors
+from stabmon.detectors.alarm import Alarm
+from stabmon.readers.loss_csv import feeds
+from stabmon.records import Alert, Severity
+
+QUIET_POINTS = 10
+"""Points without an alarm before a baseline's incident is over: as `Alarm` has it for the detectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An alert that was raised."""
+
+    point: int
+    """Number of the logged value at which it was, from 0."""
+    step: int
+    detector: str
+    severity: Severity
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A run and what was said of it."""
+
+    recording: Recording
+    steps: Sequence[int]
+    losses: Sequence[float]
+    """Inf where not finite; NaN where only the gradient was logged."""
+    finite: bool
+    """Loss and gradient norm, all of them."""
+    calls: Sequence[Call]
+    others: Mapping[str, Sequence[int]]
+    """By baseline, the points at which its incidents begin."""
+
+
+class _Incidents:
+    """A baseline's alarms, those of one incident as one."""
+
+    def __init__(self, baseline: Baseline) -> None:
+        self.began: list[int] = []
+        self._baseline = baseline
+        self._quiet = QUIET_POINTS
+
+    def see(self, point: int, loss: float, grad_norm: float) -> None:
+        if not self._baseline.alarms(loss, grad_norm):
+            self._quiet += 1
+            return
+        if self._quiet >= QUIET_POINTS:
+            self.began.append(point)
+        self._quiet = 0
+
+
+def judge(recording: Recording) -> Judged:
+    """As live and in replay: snapshots one by one, each detector behind its alarm."""
+    alarms = [Alarm(detector, recording.id) for detector in loss_detectors()]
+    others = {name: _Incidents(baseline) for name, baseline in baselines().items()}
+    informed = [alarm for alarm in alarms if isinstance(alarm.detector, Informed)]
+    calls: list[Call] = []
+    steps, losses = [], []
+    finite = True
+    for point, (snapshot, events) in enumerate(feeds(recording.rows, recording.series)):
+        for event in events:
+            for alarm in informed:
+                alarm.notice(event)
+        calls += [_call(point, alert) for alarm in alarms for alert in alarm.judge(snapshot) if alert.state == "raised"]
+        loss, square = snapshot.scalar("loss"), snapshot.scalar("total_grad_sq")
+        steps.append(snapshot.step)
+        losses.append(loss)
+        finite = finite and not (loss == inf or square == inf)
+        for incidents in others.values() if not isnan(loss) else ():
+            incidents.see(point, loss, sqrt(square) if isfinite(square) else square)
+    return Judged(recording, steps, losses, finite, calls, {name: seen.began for name, seen in others.items()})
+
+
+def _call(point: int, alert: Alert) -> Call:
+    return Call(point, alert.step, alert.detector, alert.severity, alert.action)

@@ -1,0 +1,104 @@
+"""What was promised of the loss alone, run by run, from the losses themselves and not from labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite, log
+
+from stabmon.bench.recorded.intervals import binomial
+from stabmon.bench.recorded.judging import Judged
+from stabmon.detectors.window import Window
+
+LOST_SHARE, LOST_POINTS, CALLED_POINTS = 0.4, 12, 20
+LEAST_RISE = 0.05
+FIRST_STEP = 200
+_NEVER = ("stalled_from_start", "never_learned")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """How many of how many."""
+
+    what: str
+    hits: int
+    of: int
+    missed: Sequence[str]
+    """Run ids, with the point where there is one."""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return binomial(self.hits, self.of)
+
+
+def targets(runs: Sequence[Judged]) -> list[Target]:
+    return [_not_finite(runs), _lost(runs), _stuck(runs), _plateaus(runs)]
+
+
+def losses(values: Sequence[float]) -> list[int]:
+    """The points at which 12 in a row begin that are all above best + 40 % of ln(first / best), best being the lowest
+    median of 12 before them; a rise of 5 % at least. A naive count, independent of the detectors.
+    """
+    logs = [log(v) if 0 < v < inf else inf for v in values]
+    found, window, best, above = [], Window(LOST_POINTS), inf, 0
+    for point, z in enumerate(logs):
+        above = above + 1 if z > best + max(LOST_SHARE * (logs[0] - best), LEAST_RISE) else 0
+        if above == LOST_POINTS:
+            found.append(point - LOST_POINTS + 1)
+        if isfinite(z):
+            window.push(z)
+        if window.full and not above:
+            best = min(best, window.median)
+    return found
+
+
+def _not_finite(runs: Sequence[Judged]) -> Target:
+    bad = [run for run in runs if not run.finite or _zeros(run.losses)]
+    missed = [run.recording.id for run in bad if not any(c.detector == "nonfinite" for c in run.calls)]
+    return Target(
+        "runs with a value that is not finite, or zeros that hide one: critical",
+        len(bad) - len(missed),
+        len(bad),
+        missed,
+    )
+
+
+def _zeros(values: Sequence[float]) -> bool:
+    """Two losses of exactly 0 in a row after an ordinary one."""
+    return any(a > 0.01 and b == c == 0 for a, b, c in zip(values, values[1:], values[2:], strict=False))
+
+
+def _lost(runs: Sequence[Judged]) -> Target:
+    events = [(run, point) for run in runs for point in losses(run.losses) if run.steps[point] >= FIRST_STEP]
+    missed = [f"{run.recording.id}@{point}" for run, point in events if not _called(run, point)]
+    what = "losses of 40 % of the log-progress over 12 points, after step 200: critical within 20 points"
+    return Target(what, len(events) - len(missed), len(events), missed)
+
+
+def _called(run: Judged, point: int) -> bool:
+    """Raised by then, or still open from a loss just before."""
+    raised = [c.point for c in run.calls if c.severity == "critical" and c.detector != "flat"]
+    before = [p for p in losses(run.losses) if p < point]
+    since = before[-1] if before else point - LOST_POINTS
+    return any(since <= p <= point + CALLED_POINTS for p in raised)
+
+
+def _stuck(runs: Sequence[Judged]) -> Target:
+    flat = [run for run in runs if run.recording.label in _NEVER and not run.recording.twice and _starts_high(run)]
+    missed = [
+        r.recording.id for r in flat if not any(c.detector == "flat" and c.severity == "critical" for c in r.calls)
+    ]
+    what = "runs that never learned, from 6 to 20 nats, above .55 of it after 20 points and 1,000 steps: critical"
+    return Target(what, len(flat) - len(missed), len(flat), missed)
+
+
+def _starts_high(run: Judged) -> bool:
+    first = run.losses[0]
+    later = [v for step, v in list(zip(run.steps, run.losses, strict=True))[20:] if step >= 1000]
+    return 6 <= first < 20 and bool(later) and later[0] > 0.55 * first
+
+
+def _plateaus(runs: Sequence[Judged]) -> Target:
+    known = [run for run in runs if run.recording.label == "plateau_then_drop"]
+    missed = [run.recording.id for run in known if any(c.severity == "critical" for c in run.calls)]
+    return Target("labelled plateau_then_drop: nothing critical", len(known) - len(missed), len(known), missed)

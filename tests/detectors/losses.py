@@ -1,0 +1,13 @@
+"""Made-up losses."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def learning(count: int, noise: float = 0.02, seed: int = 0, first: float = 10.0, last: float = 2.0) -> Floats:
+    """From `first` to `last` as a power law, with relative Gaussian noise."""
+    t = np.arange(1, count + 1)
+    curve = last + (first - last) * t**-0.5
+    return np.asarray(curve * np.exp(np.random.default_rng(seed).normal(0, noise, count)))

@@ -1,0 +1,90 @@
+"""Stuck near where it began; merely flat; and falling, however slowly."""
+
+import numpy as np
+import pytest
+
+from stabmon.detectors.flat import Flat
+from tests.detectors.losses import Floats
+from tests.detectors.series import alerts_of, make_series, told
+
+
+def test_100_steps_are_too_few_to_say_anything() -> None:
+    assert said(np.full(100, 7.0)) == said(np.full(999, 7.0)) == []
+
+
+def said(loss: Floats, **steps: int) -> list[tuple[int, str]]:
+    return told(alerts_of(Flat(), make_series({"loss": loss}, **steps)))
+
+
+def plateau(count: int, level: float, first: float = 11.0, noise: float = 0.01) -> Floats:
+    """From `first` to `level` within ten points."""
+    t = np.arange(count)
+    curve = level + (first - level) * np.exp(-t / 3)
+    return np.asarray(curve * np.exp(np.random.default_rng(0).normal(0, noise, count)))
+
+
+def test_a_loss_that_stays_at_two_thirds_of_its_start_is_critical_soon_after_step_1000() -> None:
+    """Every step logged: looks are 10 % apart, and two must agree after the fall has left the window."""
+    ((step, severity), *_) = said(plateau(1500, 7.2))
+    assert severity == "critical"
+    assert 1000 <= step <= 1100
+
+
+def test_with_a_point_every_100_steps_it_takes_20_to_60_points() -> None:
+    ((step, severity), *_) = said(plateau(100, 7.2, noise=0.003), first=100, every=100)
+    assert severity == "critical"
+    assert 2000 <= step <= 6000
+
+
+@pytest.mark.parametrize(
+    ("first", "level"), [(0.74, 0.053), (32.0, 5.4), (11.0, 5.5), (3.0, 2.9)], ids=["labels", "CTC", "half", "bytes"]
+)
+def test_any_other_flat_loss_gets_an_info(first: float, level: float) -> None:
+    alerts = alerts_of(Flat(), make_series({"loss": plateau(1500, level, first)}))
+    assert {alert.severity for alert in alerts} == {"info"}
+    assert 1000 <= alerts[0].step <= 1100
+    assert "base rate" in alerts[0].action
+
+
+def test_a_log_that_begins_in_the_middle_is_never_critical() -> None:
+    assert {what for _, what in said(plateau(1500, 7.2), first=5000, every=100)} == {"info"}
+
+
+def test_a_plateau_that_ends_is_told_to_have_ended() -> None:
+    loss = plateau(4000, 7.2)
+    loss[1500:] *= (np.arange(1500, 4000) / 1500) ** -0.5
+    alerts = alerts_of(Flat(), make_series({"loss": loss}))
+    assert [alert.severity for alert in alerts][:2] == ["critical", "info"]
+    assert "left its plateau" in alerts[1].action
+    assert alerts[-1].state == "cleared"
+
+
+@pytest.mark.parametrize("exponent", [0.05, 0.1, 0.5])
+def test_a_power_law_is_not_flat(exponent: float) -> None:
+    t = np.arange(1, 5001)
+    assert said(11 * t**-exponent * np.exp(np.random.default_rng(0).normal(0, 0.02, 5000))) == []
+
+
+def test_a_slow_run_at_a_low_learning_rate_gets_an_info_at_most() -> None:
+    """Linear: 10 % in 20,000 steps."""
+    t = np.arange(1, 20_001)
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.001, 20_000))
+    assert {what for _, what in said((11 - 1.1 * t / 20_000) * noise)} <= {"info", "cleared"}
+
+
+def test_a_rising_loss_is_not_flat() -> None:
+    assert said(7 * np.arange(1, 3001) ** 0.15) == []
+
+
+def test_its_memory_does_not_grow_with_the_run_and_its_verdict_stays() -> None:
+    detector = Flat()
+    snapshots = make_series({"loss": plateau(20_000, 7.2)})
+    scores = [float(detector.score(snapshot)[0]) for snapshot in snapshots]
+    assert len(detector._steps) <= 2048
+    assert scores[-1] == 1
+    assert detector.explain(0).severity == "critical"
+
+
+@pytest.mark.parametrize("scale", [0.9, 1.1])
+def test_a_scale_that_keeps_the_start_within_6_to_20_nats_changes_nothing(scale: float) -> None:
+    assert said(scale * plateau(1500, 7.2)) == said(plateau(1500, 7.2))
