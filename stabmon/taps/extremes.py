@@ -15,6 +15,7 @@ from stabmon.records import Site
 from stabmon.taps import Due
 from stabmon.taps.forward import in_backward
 from stabmon.taps.hooks import Hook, spent
+from stabmon.taps.kinds import Norm
 from stabmon.taps.parts import Parts
 from stabmon.taps.readings import Readings
 
@@ -41,7 +42,7 @@ class Extremes:
         self._order: Tensor | None = None
         self._error: Exception | None = None
         self._handles = [
-            norm.module.register_forward_pre_hook(Hook(self._hook(place, norm.width), self._fail), with_kwargs=True)
+            norm.module.register_forward_pre_hook(Hook(self._hook(place, norm), self._fail), with_kwargs=True)
             for place, norm in enumerate(parts.norms)
         ]
 
@@ -75,7 +76,7 @@ class Extremes:
     def _fail(self, error: Exception) -> None:
         self._error = error
 
-    def _hook(self, place: int, width: int | None) -> Callable[..., None]:
+    def _hook(self, place: int, norm: Norm) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
             if not self._parts.forward.training or not self._due.layers or in_backward():
                 return
@@ -83,28 +84,29 @@ class Extremes:
             if x.numel() == 0:
                 return
             with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else spent:
-                self._readings.add(place, measure(x.detach(), width, self._parts.forward.weights_of(x, first=True)))
+                kept = self._parts.forward.weights_of(x, first=True)
+                self._readings.add(place, measure(norm.over.tokens(x.detach()), kept))
 
         return hook
 
 
-def measure(x: Tensor, width: int | None = None, kept: Tensor | None = None) -> Tensor:
-    """float32 [activation_max, activation_max_key, range_used] over tokens of `width` features (None: x's last).
+def measure(x_ND: Tensor, kept: Tensor | None = None) -> Tensor:
+    """float32 [activation_max, activation_max_key, range_used] over N tokens of D channels.
 
-    kept: 0 for tokens that do not count, of x's shape without its last dimension; None: all count.
-
-    Every one combines by its maximum. The key's upper half is the maximum itself, rounded down to 7 bits after the
-    leading one, its lower half the channel: the larger of two keys brings its channel along. Of two maxima within 0.8 %
-    the higher channel wins; NaN where there are more than 65,536 channels. range_used: ln(max / largest finite value of
-    x's dtype), 0 or less.
+    kept: N values, 0 for tokens that do not count; None: all count. Every one combines by its maximum. The key's upper
+    half is the maximum itself, rounded down to 7 bits after the leading one, its lower half the channel: the larger of
+    two keys brings its channel along. Of two maxima within 0.8 % the higher channel wins; NaN where there are more than
+    65,536 channels. range_used: ln(max / largest finite value of x's dtype), 0 or less.
     """
-    size = x.abs() if kept is None else torch.where(kept.unsqueeze(-1) > 0, x.abs(), 0)
-    most_D = size.reshape(-1, width or x.shape[-1]).amax(0).float()
+    if kept is not None and kept.numel() == x_ND.shape[0]:
+        x_ND = torch.where(kept.reshape(-1, 1) > 0, x_ND, 0)
+    low_D, high_D = x_ND.aminmax(dim=0)
+    most_D = torch.maximum(-low_D, high_D).float()
     most = most_D.amax()
     most = torch.where(most.isfinite(), most, torch.inf)
-    used = most.clamp(min=_TINY).log() - math.log(torch.finfo(x.dtype).max)
+    used = most.clamp(min=_TINY).log() - math.log(torch.finfo(x_ND.dtype).max)
     if most_D.numel() > _CHANNELS:
         return torch.stack((most, torch.full_like(most, torch.nan), used))
-    channel_D = torch.arange(most_D.numel(), device=x.device, dtype=torch.int32)
+    channel_D = torch.arange(most_D.numel(), device=x_ND.device, dtype=torch.int32)
     rounded_D = most_D.nan_to_num(_LARGEST, _LARGEST).clamp(_TINY, _LARGEST).view(torch.int32) & -_CHANNELS
     return torch.stack((most, (rounded_D | channel_D).view(torch.float32).amax(), used))

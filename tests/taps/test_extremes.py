@@ -95,6 +95,17 @@ def test_over_micro_batches_the_largest_value_brings_its_channel_and_headroom(
         assert found["headroom", name] == pytest.approx(math.log(torch.finfo(dtype).max / largest), rel=1e-5)
 
 
+def test_a_batch_norm_s_channels_are_those_of_dimension_1() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 6, 1), nn.BatchNorm2d(6))
+    tap = attach(model)
+    x = torch.randn(2, 3, 4, 4)
+    model(x).sum().backward()
+    size = model[0](x).detach().abs()
+    found = read(tap)
+    assert found["activation_max", "1"] == float(size.max())
+    assert found["channel", "1"] == int(size.amax((0, 2, 3)).argmax())
+
+
 def test_headroom_of_float16_ends_at_65504_and_an_overflow_has_none() -> None:
     x = torch.tensor([[65504.0, 1.0]], dtype=torch.float16)
     assert shown("precision_headroom", float(measure(x)[2])) == 0
