@@ -29,7 +29,7 @@ _WIDTHS = ("normalized_shape", "hidden_size", "dim", "num_features")
 
 def find_norms(model: nn.Module) -> list[Norm]:
     """Every norm layer, hand-written ones included; empty when there is none."""
-    found = [_examine(name, module) for name, module in model.named_modules() if _is_norm(module)]
+    found = [_examine(name, module) for name, module in model.named_modules() if is_norm(module)]
     return [norm for norm in found if norm]
 
 
@@ -53,11 +53,12 @@ def _fits(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _is_norm(module: nn.Module) -> bool:
+def is_norm(module: nn.Module) -> bool:
+    """Whether it is a norm layer of torch's, or looks like one by its name, its parameters and its epsilon."""
     if isinstance(module, _TORCH):
         return True
     # Dropout or an activation may be fused with it; what holds parameters of its own is more than a norm.
-    if any(True for child in module.children() for _ in child.parameters()) or any(map(_is_norm, module.children())):
+    if any(True for child in module.children() for _ in child.parameters()) or any(map(is_norm, module.children())):
         return False
     if _NORM_CLASS.search(type(module).__name__):
         return True
