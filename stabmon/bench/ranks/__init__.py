@@ -1,0 +1,149 @@
+"""`stabmon bench ranks`: what several processes read together, against one process that sees all of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from stabmon.bench.ranks.modes import MODES, Mode
+from stabmon.bench.ranks.processes import on_ranks
+from stabmon.bench.ranks.training import SAMPLED, STEPS, Outcome, Values, reference, spread
+
+TOLERANCE = 1e-5
+ALL = {
+    2: [name for name in MODES if name not in ("hsdp", "fsdp2_tp", "pipeline_fsdp2")],
+    4: [
+        "ddp",
+        "ddp_no_sync",
+        "fsdp2",
+        "fsdp2_bf16",
+        "hsdp",
+        "tensor_parallel",
+        "fsdp2_tp",
+        "pipeline",
+        "pipeline_fsdp2",
+    ],
+}
+_OWN = {
+    "step_seconds": "rank 0's own clock",
+    "monitor_seconds": "rank 0's own clock",
+    "eval_loss": "rank 0's own",
+    "uniform_loss": "of rank 0's targets",
+    "unigram_loss": "of rank 0's targets",
+    "bigram_loss": "of rank 0's targets",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One statistic in one mode: its worst relative error over layers and sampled steps."""
+
+    mode: str
+    processes: int
+    statistic: str
+    relative_error: float | None
+    """None: not read there, or nothing to compare with."""
+    tolerance: float
+    collectives_per_sample: int
+    collectives_otherwise: int
+    note: str
+
+    @property
+    def right(self) -> bool:
+        return self.relative_error is None or self.relative_error <= self.tolerance
+
+
+def ranks(modes: Sequence[str] | None, processes: Sequence[int], level: str, as_json: bool) -> bool:
+    """Print the table, its JSON last where asked for; whether every line is within its tolerance."""
+    lines = [line for world in processes for line in measure(world, modes or ALL[world], level)]
+    Console(file=sys.stderr if as_json else sys.stdout).print(_table(lines))
+    if as_json:
+        sys.stdout.write(json.dumps({"rows": [asdict(line) for line in lines]}) + "\n")
+    return all(line.right for line in lines)
+
+
+def measure(world: int, modes: Sequence[str], level: str) -> list[Line]:
+    """All modes in one set of processes, then each one's reference in one."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        outcomes = on_ranks(world, folder / "ranks", partial(_on_rank, modes, level))
+        found = []
+        for number, name in enumerate(modes):
+            mode = MODES[name]
+            expected = _expected(mode, world, level, folder / f"one-{number}")
+            found += compare(mode, world, [outcome[number] for outcome in outcomes], expected)
+        return found
+
+
+def _on_rank(modes: Sequence[str], level: str, folder: Path) -> list[Outcome]:
+    return [spread(MODES[name], level, folder / name) for name in modes]
+
+
+def _expected(mode: Mode, world: int, level: str, folder: Path) -> Values:
+    """One process. Each rank's probe is its own first batch, so where there is one, every rank's is first in turn."""
+    parts = mode.parts(world)
+    if mode.name.endswith("bf16"):
+        return on_ranks(1, folder, partial(_one_sharded, mode, world, level))[0]
+    firsts = range(0, len(parts), mode.micro) if mode.name.startswith("ddp") else [0]
+    turns = [reference(parts[first:] + parts[:first], level, folder) for first in firsts]
+    return {key: np.mean([turn[key] for turn in turns], axis=0).tolist() for key in turns[0]}
+
+
+def _one_sharded(mode: Mode, world: int, level: str, folder: Path) -> Values:
+    """Mixed precision is FSDP's own, so one process shards over itself."""
+    return reference(mode.parts(world), level, folder, mode.wrap)
+
+
+def compare(mode: Mode, world: int, outcomes: Sequence[Outcome], expected: Values) -> list[Line]:
+    """A line for each statistic, and one for the training itself."""
+    counts = [np.subtract(outcome.collectives, outcome.alone) for outcome in outcomes]
+    sampled = int(max(max(count[step - 1] for step in SAMPLED if step > 1) for count in counts))
+    others = int(max(max(count[step - 1] for step in range(1, STEPS + 1) if step not in SAMPLED) for count in counts))
+    line = partial(Line, mode.name, world, collectives_per_sample=sampled, collectives_otherwise=others)
+    identical = all(outcome.identical for outcome in outcomes)
+    found = [line("parameters", 0.0 if identical else 1.0, 0.0, note="bit for bit those without stabmon, all ranks")]
+    values = outcomes[0].values
+    for statistic in dict.fromkeys(name for name, _ in expected):
+        worst, unread = _worst(statistic, values, expected)
+        note = _OWN.get(statistic) or unread
+        error = None if statistic in _OWN else worst
+        found.append(line(statistic, error, TOLERANCE, note=note))
+    return found
+
+
+def _worst(statistic: str, values: Values, expected: Values) -> tuple[float | None, str]:
+    """The largest relative error over sites and sampled steps, and what is to be said of it."""
+    errors: list[float] = []
+    missing = 0
+    for key in (key for key in expected if key[0] == statistic):
+        for step in SAMPLED:
+            is_, should = values.get(key, [float("nan")] * STEPS)[step - 1], expected[key][step - 1]
+            if np.isnan(should):
+                continue
+            if np.isnan(is_):
+                missing += 1
+            else:
+                errors.append(abs(is_ - should) / max(abs(should), 1e-12))
+    if missing:
+        return (max(errors), "partly not read") if errors else (None, "not read")
+    return (max(errors), "") if errors else (None, "not taken in one process either")
+
+
+def _table(lines: Iterable[Line]) -> Table:
+    table = Table("processes", "mode", "statistic", "relative error", "tolerance", "note")
+    for line in lines:
+        error = "" if line.relative_error is None else f"{line.relative_error:.1e}"
+        style = None if line.right else "bold red"
+        table.add_row(
+            str(line.processes), line.mode, line.statistic, error, f"{line.tolerance:g}", line.note, style=style
+        )
+    return table
