@@ -52,10 +52,14 @@ class Cotangents:
         """Relative standard error of the root of an estimate: 1 / sqrt(2k)."""
         return 1 / math.sqrt(2 * self._count)
 
+    def dots(self, answer: Answer, toward: Mapping[str, Tensor], seed: int) -> Tensor:
+        """float32[k, B]: u . J_l delta_l / sqrt(NV), normal numbers with the change's RMS as standard deviation."""
+        draw = _Draw(answer, seed)
+        return self._dots(answer, toward, draw.any) / draw.size.sqrt()
+
     def block_changes(self, answer: Answer, toward: Mapping[str, Tensor], seed: int) -> Tensor:
         """float32[B] like `Estimates.blocks`, at a third of the cost of all of it."""
-        draw = _Draw(answer, seed)
-        return self._dots(answer, toward, draw.any).square().mean(0) / draw.size
+        return self.dots(answer, toward, seed).square().mean(0)
 
     def estimate(self, answer: Answer, toward: Mapping[str, Tensor], seed: int) -> Estimates:
         """Of the update from the answer's parameters to `toward`. Takes 3k backward passes, 2k without classes."""
