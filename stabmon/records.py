@@ -16,6 +16,18 @@ SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 RunState = Literal["running", "finished", "failed", "stopped", "preempted"]
 RUN_STATES: tuple[RunState, ...] = ("running", "finished", "failed", "stopped", "preempted")
 
+PLACEMENTS = ("pre", "post", "sandwich", "res_post", "parallel", "embedding", "final", "inner")
+"""
+pre        before a branch, whose result is added to what came in (Pre-LN)
+post       after that sum (Post-LN)
+sandwich   before and after a branch (peri-LN: Gemma 2)
+res_post   after a branch, before the sum (OLMo 2, Swin v2)
+parallel   before several branches of one input (GPT-J)
+embedding  outside the blocks: before the first, or between the stages of one stack
+final      outside the blocks, after the last of a stack
+inner      inside a branch: of queries and keys, of a latent, between two layers
+"""
+
 PART_FAILED = "part_failed"
 """Kind of the event that a part was dropped because it raised; detail: `part`, `error`."""
 DROPPED_ROWS = "dropped_rows"
@@ -24,6 +36,10 @@ RESUME = "resume"
 """Kind of the event that the run went on after a stop; detail: `at`, the step it went on from."""
 BATCH_SIZE = "batch_size"
 """Kind of the event that steps have another number of tokens or samples from here on; detail: `size`."""
+ARCHITECTURE = "architecture"
+"""Kind of the event that the model is known, after its first step; detail: `description`, `tokens`, `not_seen`."""
+PRETRAINED = "pretrained"
+"""Kind of the event that the run was found to start from weights that had learnt before; detail: `why`."""
 EVALUATION = "evaluation"
 """Kind of the event that an evaluation ended; detail: `eval_loss`."""
 
@@ -37,6 +53,8 @@ class Site:
     """Number of the block it lies in, in forward order; None outside the blocks (embedding, head)."""
     role: str = ""
     """What it is inside its block, short, lower snake case: `ln_1`, `final`, `block`, `embedding`."""
+    placement: str = ""
+    """Of a norm: one of PLACEMENTS; "" = not known."""
 
     @property
     def layer_label(self) -> str:

@@ -11,6 +11,8 @@ from typing import Any, Literal
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
+from stabmon.records import PLACEMENTS
+
 _log = logging.getLogger("stabmon")
 _PREFIX = "STABMON_"
 _ON_ALERT = ("log", "checkpoint", "stop")
@@ -77,6 +79,10 @@ class Settings(BaseSettings):
     )
     """What is done about an alert beside telling it, on all ranks after the same step. `checkpoint` and `stop` are for
     critical ones alone; a function gets every alert, also when it clears."""
+    placement: str | dict[str, str] = Field(
+        "", description=f"one of {', '.join(PLACEMENTS)}, or a mapping of patterns of module names to such"
+    )
+    """Where the norms in the blocks sit, or those whose names fit a pattern, if what is found is not right."""
     disabled: bool = Field(False, description="true or false")
     """Attach nothing at all."""
 
@@ -93,6 +99,13 @@ class Settings(BaseSettings):
     def _calls_the_model(cls, value: Any, info: ValidationInfo) -> Any:
         if value is not None and (not callable(value) or info.data.get("probe") is None):
             raise ValueError("no function, or no batch for it")
+        return value
+
+    @field_validator("placement")
+    @classmethod
+    def _names_placements(cls, value: str | dict[str, str]) -> str | dict[str, str]:
+        if not set(value.values() if isinstance(value, dict) else [value]) <= {"", *PLACEMENTS}:
+            raise ValueError("no such placement")
         return value
 
     @field_validator("log_to")

@@ -86,7 +86,9 @@ def load(kind: type[Record], text: str) -> Record:
 
 
 def dump_layout(layout: Layout) -> str:
-    return json.dumps({"columns": layout.columns, "sites": [(s.name, s.layer, s.role) for s in layout.sites]})
+    sites = [(s.name, s.layer, s.role) for s in layout.sites]
+    placements = {s.name: s.placement for s in layout.sites if s.placement}
+    return json.dumps({"columns": layout.columns, "sites": sites, "placements": placements})
 
 
 def load_layout(text: str, path: Path) -> Layout:
@@ -97,7 +99,9 @@ def load_layout(text: str, path: Path) -> Layout:
         raise ValueError(
             f"{path} has statistics that this stabmon does not know ({', '.join(unknown)}); use the one that wrote it"
         )
-    return Layout(columns, tuple(Site(*site) for site in found["sites"]))
+    placements = found.get("placements", {})  # earlier versions wrote none
+    sites = (Site(name, layer, role, placements.get(name, "")) for name, layer, role in found["sites"])
+    return Layout(columns, tuple(sites))
 
 
 def to_blob(values: Array) -> bytes:

@@ -11,6 +11,7 @@ from torch.utils.hooks import RemovableHandle
 
 from stabmon.taps.calls import Call, tensors_in
 from stabmon.taps.hooks import Hook
+from stabmon.taps.sharding import beside
 from stabmon.taps.tokens import Tokens, parameters_of
 
 
@@ -71,7 +72,12 @@ class Forward:
         """How much each token of the current call counts in means: float32 of x's shape without its last dimension,
         0 for padding and, unless `first` is asked for, for the first of a sequence of token ids, else 1. None: all
         count (see Tokens)."""
-        return self._tokens.weights_of(x, first)
+        return beside(self._tokens.weights_of(x, first), x)
+
+    @property
+    def counted(self) -> str:
+        """Which tokens of the current call count in means, in words."""
+        return self._tokens.words
 
     def settle(self) -> None:
         """After the first step the root is known: let go of all other modules."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from stabmon.taps.forward import Forward, in_backward
 from stabmon.taps.hooks import Hook, spent
 from stabmon.taps.kinds import Norm, normalised, spread
 from stabmon.taps.readings import Readings
+from stabmon.taps.sharding import local
 
 MAX_TOKENS = 256
 """Tokens that similarity and context share are computed on, spread over the batch."""
@@ -39,6 +41,7 @@ class Norms:
         self._device = device
         self._row = {norm.name: i for i, norm in enumerate(norms)}
         self._called: list[str] = []
+        self._placements: Mapping[str, str] = {}
         self._last: str | None = None
         self._order: Tensor | None = None
         """Rows of the norms in forward order, kept on the device: to bring them there is to wait for it."""
@@ -53,12 +56,17 @@ class Norms:
     @property
     def sites(self) -> Mapping[str, Site]:
         """Site of each norm that was called, in forward order. Known after the first step."""
-        return norm_sites(self._called, self._blocks)
+        sites = norm_sites(self._called, self._blocks)
+        return {name: replace(site, placement=self._placements.get(name, "")) for name, site in sites.items()}
 
     @property
     def unseen(self) -> list[str]:
         """Norms that the first step's forwards did not call."""
         return [name for name in self._norms if name not in self._called]
+
+    def place(self, placements: Mapping[str, str]) -> None:
+        """Where each norm sits is known, for its site to tell."""
+        self._placements = placements
 
     def settle(self) -> None:
         """After the first step: the order is known, and with it the last norm."""
@@ -124,7 +132,8 @@ class Norms:
             # A clock would break a compiled graph.
             with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else spent:
                 weights = self._forward.weights_of(x) if norm.over.by_token else None
-                self._readings.add(self._row[norm.name], *measure(norm, x.detach(), weights, self._due.layers, last))
+                held = local(x.detach())
+                self._readings.add(self._row[norm.name], *measure(norm, held, weights, self._due.layers, last))
 
         return hook
 

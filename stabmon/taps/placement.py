@@ -8,18 +8,6 @@ from collections.abc import Mapping, Sequence
 
 from stabmon.taps.tracing import NormCall, Trace
 
-PLACEMENTS = ("pre", "post", "sandwich", "res_post", "parallel", "embedding", "final", "inner")
-"""
-pre        before a branch, whose result is added to what came in (Pre-LN)
-post       after that sum (Post-LN)
-sandwich   before and after a branch (peri-LN: Gemma 2)
-res_post   after a branch, before the sum (OLMo 2, Swin v2)
-parallel   before several branches of one input (GPT-J)
-embedding  outside the blocks: before the first, or between the stages of one stack
-final      outside the blocks, after the last of a stack
-inner      inside a branch: of queries and keys, of a latent, between two layers
-"""
-
 
 def classify(trace: Trace, blocks: Sequence[str]) -> dict[str, str]:
     """Placement of each norm that was called, in the order of calls."""

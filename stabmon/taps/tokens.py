@@ -79,6 +79,13 @@ class Tokens:
             return None
         return weights.to(x.device, non_blocking=True).expand(x.shape[:-1])
 
+    @property
+    def words(self) -> str:
+        """Which tokens count, such as "all but padding and each sequence's first"."""
+        padding = ["padding"] if any(told.padding is not None for told in self._told) else []
+        first = ["each sequence's first"] if any(told.padding is None for told in self._told) else []
+        return " but ".join(part for part in ("all", " and ".join(padding + first)) if part)
+
     def _grids(self, first: bool) -> tuple[Tensor, ...]:
         """float32[B, T] (or [T, B]) each, the surest first."""
         if first in self._weights:
