@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stabmon.catalog.statistic import Array, Statistic
+from stabmon.catalog.statistic import Array, Statistic, ratio
 
 
 def lower_half(key: Array) -> Array:
@@ -64,5 +64,35 @@ TABLE = (
         "ln(largest finite number of the dtype / largest absolute value) at a norm's input; 0 = overflow.",
         of=("range_used",),
         formula=np.negative,
+    ),
+    Statistic(
+        "branch_msq", "sublayer", "1", "Mean square of what a sub-layer adds to the residual stream.", exported=False
+    ),
+    Statistic(
+        "trunk_msq",
+        "sublayer",
+        "1",
+        "Mean square of the residual stream that a sub-layer's output is added to.",
+        exported=False,
+    ),
+    Statistic(
+        "branch_cosine",
+        "sublayer",
+        "1",
+        "Cosine between what a sub-layer adds and the residual stream it is added to, mean over tokens.",
+    ),
+    Statistic(
+        "swamped_share",
+        "sublayer",
+        "1",
+        "Share of coordinates in which a sub-layer adds so little that the sum rounds to the stream it is added to.",
+    ),
+    Statistic(
+        "branch_ratio",
+        "sublayer",
+        "1",
+        "RMS of what a sub-layer adds / RMS of the residual stream it is added to.",
+        of=("branch_msq", "trunk_msq"),
+        formula=ratio,
     ),
 )

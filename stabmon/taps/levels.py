@@ -7,12 +7,13 @@ from collections.abc import Callable
 from stabmon.taps import Tap
 from stabmon.taps.attention import Attention
 from stabmon.taps.experts import Experts
+from stabmon.taps.branches import Branches
 from stabmon.taps.extremes import Extremes
 from stabmon.taps.optimizer_state import OptimizerState
 from stabmon.taps.output_logits import OutputLogits
 from stabmon.taps.parts import Parts
 
-STANDARD: tuple[Callable[[Parts], Tap], ...] = (Extremes, OptimizerState, OutputLogits)
+STANDARD: tuple[Callable[[Parts], Tap], ...] = (Extremes, Branches, OptimizerState, OutputLogits)
 """What `standard` reads beyond `light`."""
 DEEP: tuple[Callable[[Parts], Tap], ...] = (Attention, Experts)
 """What `deep` reads beyond `standard`."""
