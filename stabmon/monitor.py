@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -107,6 +107,11 @@ class Monitor:
     def page_url(self) -> str | None:
         """Where the live page is, with the token that it asks for; None when nothing is served."""
         return self._session.server.page_url if self._session and self._session.server else None
+
+    @property
+    def architecture(self) -> Mapping[str, float | str]:
+        """What the model was found to be in its first step, such as its `description`; empty before."""
+        return self._session.architecture if self._session else {}
 
     @property
     def run_log(self) -> Path | None:

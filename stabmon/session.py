@@ -8,7 +8,7 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -122,6 +122,10 @@ class Session:
             _tell(f"stabmon: metrics: {self.server.url}/metrics")
             if self.server.tunnel:
                 _tell(f"stabmon: from the machine you sit at, first: {self.server.tunnel}")
+
+    @property
+    def architecture(self) -> Mapping[str, float | str]:
+        return self._instruments.architecture.detail
 
     @property
     def run_log(self) -> Path | None:

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from stabmon.records import PART_FAILED, Event, Layout, Site, Snapshot
+from stabmon.records import ARCHITECTURE, PART_FAILED, Event, Layout, Site, Snapshot
 from stabmon.settings import Settings
 from stabmon.taps import Due, Tap
 from stabmon.taps.anatomy import group_parameters
+from stabmon.taps.architecture import Architecture, recognise
 from stabmon.taps.baselines import Baselines
 from stabmon.taps.gradients import Gradients
 from stabmon.taps.levels import extra_taps
@@ -85,6 +86,9 @@ class Instruments:
         self._taps = [*first_four, *extra_taps(settings.level, parts)]
         self.baselines = Baselines(self._forward)
         self._ranks: Ranks = ranks or Alone(device)
+        self.architecture = Architecture()
+        """What the model is; known after the first step."""
+        self._placement = settings.placement
         self._failed: set[str] = set()
         if why := unreadable(parts, self._ranks.alike):
             _log.warning("stabmon: %s", why)
@@ -99,7 +103,7 @@ class Instruments:
         self._elsewhere: set[str] = set()
         """Taps that are known to have failed on another rank."""
         self.failures: list[Event] = []
-        """Taps that failed since this was last emptied."""
+        """Taps that failed since this was last emptied, and once what the model is."""
 
     @property
     def blocks(self) -> Sequence[str]:
@@ -136,6 +140,7 @@ class Instruments:
         values = {tap.name: self._guarded(tap, tap.read, step, now) for tap in self._taps}
         if self._layout is None:
             self._settle()
+            self.failures.append(Event(step, now, ARCHITECTURE, self.architecture.detail))
         assert self._layout is not None
         own = torch.cat([self._or_nan(tap, values.get(tap.name)) for tap in self._taps])
         row, failed = self._ranks.combine(own, partial(self._row, own, step, now))
@@ -203,6 +208,8 @@ class Instruments:
 
     def _settle(self) -> None:
         """The first step is over: the forward's order, and with it the layout, are known."""
+        self.architecture = recognise(self._parts, self._placement)
+        self._norms.place(self.architecture.placements)
         columns = {tap.name: tap.columns() for tap in self._taps}
         self._widths = {name: len(found) for name, found in columns.items()}
         norms = self._norms.sites
@@ -219,6 +226,7 @@ class Instruments:
         every = [*read, *self.baselines.columns, *_HOST]
         sites = {site.name: site for site in (*norms.values(), *groups)}
         sites |= {site.name: site for _, site in every if site.name}
+        sites |= {site.name: site for site in norms.values()}  # which know their placement
         self._layout = Layout(tuple((statistic, site.name) for statistic, site in every), tuple(sites.values()))
         self._forward.settle()
         self._norms.settle()
