@@ -79,6 +79,8 @@ def moments(optimizer: Optimizer, wanted: Container[int]) -> Iterator[Moment]:
             # Without a gradient it was not stepped; one that ranks have yet to sum up is not known here.
             if id(p) not in wanted or p.grad is None or p.grad.is_sparse or summands(p.grad) > 1:
                 continue
+            if local(p.grad).shape != local(p).shape:  # spread otherwise than the parameter and its moments
+                continue
             corrected = _corrected(optimizer.state.get(p, {}), group, local(p.detach()))
             if corrected is not None:
                 m_hat, v_hat = corrected

@@ -18,6 +18,7 @@ from stabmon.taps.hooks import Hook, spent
 from stabmon.taps.kinds import Norm
 from stabmon.taps.parts import Parts
 from stabmon.taps.readings import Readings
+from stabmon.taps.sharding import local
 
 STATISTICS = ("activation_max", "activation_max_key", "range_used")
 _HOW: Sequence[Combine] = ("max", "max", "max")
@@ -85,7 +86,7 @@ class Extremes:
                 return
             with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else spent:
                 kept = self._parts.forward.weights_of(x, first=True)
-                self._readings.add(place, measure(norm.over.tokens(x.detach()), kept))
+                self._readings.add(place, measure(norm.over.tokens(local(x.detach())), kept))
 
         return hook
 

@@ -50,8 +50,11 @@ class Gradients:
 
     name = "gradients"
 
-    def __init__(self, groups: Groups, optimizers: Sequence[Optimizer]) -> None:
+    def __init__(self, groups: Groups, optimizers: Sequence[Optimizer], late: bool = False) -> None:
+        """`late`: read before the optimizer steps instead, since a pipeline scales the gradients after all backward
+        passes."""
         self._groups = groups
+        self._late = late
         self._due = Due(layers=True)
         self._shares = _shares(groups, optimizers)
         self._latest: dict[int, Tensor] = {}
@@ -137,7 +140,7 @@ class Gradients:
         with spent:
             scaler = _calling_scaler()
             scale = None if scaler is None else scaler._scale
-            squares = self._latest.get(id(optimizer))
+            squares = None if self._late else self._latest.get(id(optimizer))
             if squares is None:  # no end of a backward pass was seen (compiled autograd)
                 squares, scale = self._measure(id(optimizer)), getattr(optimizer, "grad_scale", None)
             elif scaler is not None:

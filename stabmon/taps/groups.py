@@ -33,7 +33,7 @@ class Groups:
         self._scattered = any(local(p).device != self.device for p in self.parameters)
         self._shared = any(is_shared(p) for p in self.parameters)
         self._block_of = [i for i, names in enumerate(groups.values()) for _ in names]
-        self._index: dict[tuple[int, ...], tuple[Tensor, Tensor, Tensor | None]] = {}
+        self._index: dict[tuple[tuple[int, ...], tuple[float, ...]], tuple[Tensor, Tensor, Tensor | None]] = {}
         self._replicated = [i for i, p in enumerate(self.parameters) if replicated(p)]
 
     @property
@@ -67,7 +67,8 @@ class Groups:
             norms = tuple(norm.to(self.device) for norm in norms)
         squares = torch.stack(norms).square()
         squares = torch.where(squares.isfinite(), squares, torch.inf)
-        blocks, empty, counts = self._blocks(tuple(i for i, _ in present))
+        counted = tuple(self._count(i, tensors[i]) for i, _ in present) if self._shared else ()
+        blocks, empty, counts = self._blocks(tuple(i for i, _ in present), counted)
         return empty.index_add(0, blocks, squares if counts is None else squares * counts)
 
     def of_gradients(self, gradients: Sequence[Tensor | None]) -> Tensor:
@@ -98,19 +99,23 @@ class Groups:
         held = local(tensor)
         return held if held.numel() else held.new_zeros(1)
 
-    def _blocks(self, present: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _count(self, parameter: int, tensor: Tensor | None) -> float:
+        """In how many parts it lies: a gradient may be spread otherwise than its parameter."""
+        spread = tensor if tensor is not None and is_shared(tensor) else self.parameters[parameter]
+        return float(parts(spread))
+
+    def _blocks(self, present: tuple[int, ...], counts: tuple[float, ...]) -> tuple[Tensor, Tensor, Tensor | None]:
         """Block of each present parameter, what to add to (0 where a block has one, NaN elsewhere), and how often each
         counts (None: once)."""
-        if present not in self._index:
+        if (present, counts) not in self._index:
             blocks = [self._block_of[i] for i in present]
             empty = [0.0 if i in set(blocks) else float("nan") for i in range(len(self.sites))]
-            counts = [float(parts(self.parameters[i])) for i in present]
-            self._index[present] = (
+            self._index[present, counts] = (
                 torch.tensor(blocks).to(self.device),
                 torch.tensor(empty).to(self.device),
                 torch.tensor(counts).to(self.device) if any(count > 1 for count in counts) else None,
             )
-        return self._index[present]
+        return self._index[present, counts]
 
 
 def _norms(tensors: list[Tensor]) -> list[Tensor] | tuple[Tensor, ...]:

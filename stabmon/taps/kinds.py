@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from stabmon.taps.sharding import local
+
 GAMMA = ("weight", "gamma", "scale", "g")
 BETA = ("bias", "beta", "b")
 
@@ -64,13 +66,13 @@ class Norm:
         weight = named(self.module, GAMMA)
         if weight is None:
             return None
-        gamma = weight.detach().float() + self.offset
+        gamma = local(weight.detach()).float() + self.offset
         return gamma if gamma.ndim == 2 and isinstance(self.over, Features) and self.over.heads else gamma.reshape(-1)
 
     def beta(self) -> Tensor | None:
         """What it adds afterwards, float32[D]; None = 0."""
         bias = named(self.module, BETA)
-        return None if bias is None else bias.detach().float().reshape(-1)
+        return None if bias is None else local(bias.detach()).float().reshape(-1)
 
 
 def named(module: nn.Module, names: tuple[str, ...]) -> Tensor | None:

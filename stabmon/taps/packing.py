@@ -49,7 +49,7 @@ class Packing:
             return torch.tensor(values, dtype=torch.bool, device=device)
 
         self._slots = whole_numbers(list(slots))
-        self._counts = mask([speaks or columns[k].site.name != "" or columns[k].how != "mean" for k in slots])
+        self._counts = mask([speaks or columns[k].site.name != "" or columns[k].statistic == _TOTAL for k in slots])
         self._sums, self._parts = mask(_are(columns, "sum")), mask(_are(columns, "part"))
         self._maxima = whole_numbers([k for k, c in enumerate(columns) if c.how == "max"])
         self._taps = whole_numbers([c.tap for c in columns])

@@ -19,6 +19,17 @@ def local(tensor: Tensor) -> Tensor:
     return tensor if to_local is None else to_local()
 
 
+def beside(whole: Tensor | None, like: Tensor) -> Tensor | None:
+    """Of a tensor that every rank has, such as one number per token, the part that lies where this rank's of `like`
+    does; all of it where `like` is not spread."""
+    for i, placement in enumerate(_placements(like)):
+        if whole is not None and placement.is_shard():
+            chunks = whole.chunk(_size(like, i), placement.dim)
+            place = like.device_mesh.get_local_rank(i)  # type: ignore[attr-defined]  # a DTensor
+            whole = chunks[place] if place < len(chunks) else whole.narrow(placement.dim, 0, 0)
+    return whole
+
+
 def parts(tensor: Tensor) -> int:
     """In how many different parts it lies on the ranks; 1 where each rank that has it has all of it."""
     return math.prod(_size(tensor, i) for i, p in enumerate(_placements(tensor)) if not p.is_replicate())
