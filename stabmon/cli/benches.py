@@ -32,7 +32,7 @@ def overhead(
 
 @bench.command()
 def estimator(
-    draws: Annotated[int, typer.Option(help="Random cotangents per network.")] = 640,
+    draws: Annotated[int, typer.Option(help="Random cotangents per network.")] = 480,
     as_json: AsJson = False,
 ) -> None:
     """How exact the output change of an update is, against exact derivatives in float64. Takes about a minute."""

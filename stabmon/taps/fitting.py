@@ -14,6 +14,9 @@ from stabmon.taps.calls import Call, tensors_in
 from stabmon.taps.probe import FULL_PRECISION, HALVES, Answer, Probe, by_backward
 from stabmon.taps.undisturbed import device_of
 
+_WIDE = 16
+"""Twice the bytes of a float32 parameter and its gradient."""
+
 _log = logging.getLogger("stabmon")
 
 
@@ -23,35 +26,42 @@ def fit(model: nn.Module, call: Call, targets: Tensor | None = None, norms: Sequ
     Weights that are stored in halves are widened for it, so that the difference of two outputs is no rounding. That
     takes 8 bytes for each parameter for a moment. Raises what the model's forward raises.
     """
-    probe = Probe(model, call, targets, norms)
+    probe = Probe(model, call, targets)
     kinds = {p.dtype for p in model.parameters()} | {t.dtype for t in call.tensors if t.is_floating_point()}
-    if kinds & set(HALVES) and _plain(model) and _room_for(model):
+    if kinds & set(HALVES) and _plain(model) and room_for(model, _WIDE):
         try:
-            return _tried(replace(probe, wide=True))
+            return standing_in(_tried(replace(probe, wide=True)), norms)
         except Exception as error:  # some layers take one precision only
             _log.debug("stabmon: the probe does not run in float32: %r", error)
-    return _tried(probe)
+    return standing_in(_tried(probe), norms)
+
+
+def standing_in(probe: Probe, norms: Sequence[nn.Module]) -> Probe:
+    """The probe with the last of these norms in place of an output, where the model returns none."""
+    return replace(probe, norms=norms if probe.silent else ())
 
 
 def _tried(probe: Probe) -> Probe:
     trained = {name: p.detach() for name, p in probe.model.named_parameters() if p.requires_grad}
     with _dtypes_seen(probe.model) as seen:
         try:
-            probe(trained, _differentiated)
+            silent = probe(trained, _differentiated)
         except RuntimeError as error:
             # Re-entrant checkpointing allows `backward` alone.
             if "checkpoint" not in str(error).lower():
                 raise
             probe = replace(probe, differentiate=by_backward)
-            probe(trained, _differentiated)
+            silent = probe(trained, _differentiated)
     plain = probe.wide or not any(p.dtype not in FULL_PRECISION for p in probe.model.parameters())
-    return replace(probe, exact=plain and not seen & set(HALVES))
+    return replace(probe, exact=plain and not seen & set(HALVES), silent=silent)
 
 
-def _differentiated(answer: Answer) -> None:
+def _differentiated(answer: Answer) -> bool:
+    """Whether there is no output."""
     loss = answer.loss if answer.loss is not None or answer.z is None else answer.z.sum()
     if loss is not None and loss.requires_grad and answer.leaves:
         answer.differentiate(loss, None, list(answer.leaves.values()))
+    return answer.z is None
 
 
 @contextmanager
@@ -75,10 +85,16 @@ def _plain(model: nn.Module) -> bool:
     return all(type(p) is nn.Parameter and p.dtype in (*HALVES, *FULL_PRECISION) for p in model.parameters())
 
 
-def _room_for(model: nn.Module) -> bool:
-    """Whether 8 bytes for each parameter are free, twice."""
-    device = device_of(model)
+def room_for(model: nn.Module, bytes_each: int) -> bool:
+    """Whether so many bytes are free for each of the model's parameters; nobody knows but on CUDA."""
+    free = free_bytes(device_of(model))
+    return free is None or free > bytes_each * sum(p.numel() for p in model.parameters())
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """What torch can still have of the device's memory; None: unknown."""
     if device.type != "cuda":
-        return True
+        return None
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + unused > 16 * sum(p.numel() for p in model.parameters())
+    free: int = torch.cuda.mem_get_info(device)[0]
+    return free + unused

@@ -68,6 +68,8 @@ class Probe:
     """Whether parameters, buffers and inputs below float32 are widened to it."""
     exact: bool = True
     """Whether nothing inside is below float32; otherwise a difference of outputs is mostly rounding."""
+    silent: bool = False
+    """Whether the model returns no output of its own."""
     differentiate: Differentiate = field(default_factory=lambda: by_grad)
 
     @property

@@ -5,14 +5,13 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
 
 from stabmon.settings import Settings
 from stabmon.taps.calls import Call, affordable, cut, cut_targets
-from stabmon.taps.fitting import fit
+from stabmon.taps.fitting import fit, room_for, standing_in
 from stabmon.taps.parts import Parts
 from stabmon.taps.probe import Probe
 from stabmon.taps.sharding import hides_parameters, is_shared
@@ -21,10 +20,9 @@ from stabmon.taps.undisturbed import device_of
 MAX_TOKENS = 512
 MAX_PARAMETERS = 10**9
 
-_TOO_LARGE = (
-    "stabmon: the output change of an update is not read: copies of %s take much memory. To have it read, give "
-    "probe_every or probe"
-)
+_UNASKED = "stabmon: the output change of an update is not read: %s. To have it read, give probe_every or probe"
+_FREE = 12
+"""Bytes for each parameter: half as much again as a float32 copy and a gradient take."""
 _log = logging.getLogger("stabmon")
 
 Source = Callable[[], Probe | None]
@@ -64,17 +62,19 @@ def source_of(
     model, first_call = parts.model, parts.forward.take_first
     norms = [norm.module for norm in parts.norms]
     if given is not None:
-        return _instead(first_call, replace(given, norms=norms))
+        return _instead(first_call, standing_in(given, norms))
     asked = "probe_every" in settings.model_fields_set
     if not asked and (count := sum(p.numel() for p in model.parameters())) > MAX_PARAMETERS:
-        much = f"{count / 1e9:.1f} billion parameters"
-        _log.warning(_TOO_LARGE, much)
+        _log.warning(_UNASKED, f"copies of {count / 1e9:.1f} billion parameters take much memory")
         return _instead(first_call, None)
-    return FirstCall(model, norms, first_call, first_targets)
+    return FirstCall(model, norms, first_call, first_targets, asked=asked)
 
 
 class FirstCall:
-    """The first training call that was seen, cut to `max_tokens`, else to what is affordable."""
+    """The first training call that was seen, cut to `max_tokens`, else to what is affordable.
+
+    Unless it was `asked` for, there is none where little memory is left.
+    """
 
     def __init__(
         self,
@@ -83,16 +83,21 @@ class FirstCall:
         first_call: Callable[[], Call | None],
         first_targets: Callable[[], Tensor | None] = lambda: None,
         max_tokens: int | None = None,
+        asked: bool = True,
     ) -> None:
         self._model = model
         self._norms = norms
         self._first_call = first_call
         self._first_targets = first_targets
         self._max_tokens = max_tokens
+        self._asked = asked
 
     def __call__(self) -> Probe | None:
         call, targets = self._first_call(), self._first_targets()
         if call is None:
+            return None
+        if not (self._asked or room_for(self._model, _FREE)):
+            _log.warning(_UNASKED, "little memory is free")
             return None
         tokens = self._max_tokens or affordable(call)
         part = cut(call, tokens, inspect.signature(type(call.module or self._model).forward))

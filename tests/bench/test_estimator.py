@@ -94,4 +94,4 @@ def test_the_last_line_of_json_is_the_rows_of_both_networks(monkeypatch: pytest.
 def test_too_few_draws_are_one_line() -> None:
     done = CliRunner().invoke(app, ["bench", "estimator", "--draws", "3"])
     assert done.exit_code == 2
-    assert done.stderr == "stabmon: draws is 3; give at least 32, and 600 or more for a spread\n"
+    assert done.stderr == "stabmon: draws is 3; give at least 32, and 300 or more for a spread\n"

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from transformers import GPT2LMHeadModel
 
+from stabmon.bench.waits import counting
 from stabmon.taps import Due
 from stabmon.taps.calls import Call
 from stabmon.taps.cotangents import Cotangents, Estimates
@@ -119,15 +120,32 @@ def test_blocks_are_estimated_at_every_probe_and_exact_where_they_are_due() -> N
         assert ratio != 1
 
 
+@pytest.mark.parametrize("rounded", [False, True])
+def test_nothing_waits_for_the_device(rounded: bool) -> None:
+    network = tiny_gpt2().train()
+    model = Rounded(network, rounded)
+    before = {f"network.{name}": value for name, value in step(network, 1e-3).items()}
+    blocks = {site: [f"network.{name}" for name in names] for site, names in by_block(network).items()}
+    mask = torch.ones(4, 24, dtype=torch.int64)
+    tap = tap_on(model, Call((), batch() | {"attention_mask": mask}), before, blocks=blocks, estimate_blocks=True)
+    read(tap)
+    for due in (Due(probe=True), Due(probe=True, blocks=True)):
+        tap.arm(due)
+        with counting(torch.device("cpu")) as waits:
+            tap.read()
+        assert waits.count == 0
+
+
 class Rounded(nn.Module):
     """A network that nothing can make run in float32, as with quantized layers: it computes in bfloat16 by itself."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, rounded: bool = True) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.rounded = network, rounded
 
-    def forward(self, **inputs: Tensor) -> object:
-        with torch.autocast("cpu", torch.bfloat16):
+    def forward(self, attention_mask: Tensor | None = None, **inputs: Tensor) -> object:
+        # transformers would look at the mask's values, which is a wait of the model's own.
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.rounded):
             return self.network(**inputs)
 
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from stabmon.taps.calls import Call
-from stabmon.taps.probe import Answer, Probe
+from stabmon.taps.fitting import fit
+from stabmon.taps.probe import Answer
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,7 @@ class Returns(nn.Module):
 
 
 def answer(model: nn.Module, call: Call, targets: Tensor | None = None, norms: tuple[nn.Module, ...] = ()) -> Answer:
-    return Probe(model, call, targets, norms)({}, lambda found: found)
+    return fit(model, call, targets, norms)({}, lambda found: found)
 
 
 X = torch.randn(2, 5, 3)

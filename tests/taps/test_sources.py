@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from stabmon.settings import Settings
-from stabmon.taps import sources
+from stabmon.taps import fitting, sources
 from stabmon.taps.calls import Call
 from stabmon.taps.parts import Parts, examine
 from stabmon.taps.sources import FirstCall, given_probe, source_of
@@ -100,6 +100,18 @@ def test_trying_a_batch_leaves_no_trace() -> None:
     assert all(p.grad is None for p in model.parameters())
 
 
+def test_the_last_norm_stands_in_only_where_the_model_returns_no_output() -> None:
+    model = whole()
+    batch = ids(2, 5)
+    returns, sums = (Settings.of(probe=batch, forward=f) for f in (nn.Module.__call__, lambda m, x: m(x).sum()))
+    for settings, norms in ((returns, ()), (sums, [model[1]])):
+        probe = given_probe(model, settings)
+        with parts_of(model) as parts:
+            found = source_of(probe, parts, settings, lambda: None)()
+        assert found is not None
+        assert found.norms == norms
+
+
 # ---------------------------------------------------------------------- which it is
 
 
@@ -114,7 +126,6 @@ def test_a_given_probe_comes_before_the_first_call_which_is_let_go_of() -> None:
         assert parts.forward.take_first() is None
     assert found is not None
     assert torch.equal(found.call.args[0], ids(2, 5))
-    assert found.norms == [model[1]]
 
 
 def test_a_model_of_over_a_billion_parameters_has_no_probe_unless_asked(
@@ -131,6 +142,25 @@ def test_a_model_of_over_a_billion_parameters_has_no_probe_unless_asked(
     assert isinstance(asked, FirstCall)
     assert len(caplog.records) == 1
     assert "not read: copies of 0.0 billion parameters take much memory" in caplog.text
+
+
+def test_there_is_no_probe_where_little_memory_is_free_unless_asked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    model, call = whole(), Call((ids(2, 5),), {})
+    monkeypatch.setattr(fitting, "free_bytes", lambda device: 12 * sum(p.numel() for p in model.parameters()))
+    with caplog.at_level(logging.WARNING, "stabmon"):
+        assert FirstCall(model, (), lambda: call, asked=False)() is None
+    assert "little memory is free. To have it read, give probe_every or probe" in caplog.text
+    assert FirstCall(model, (), lambda: call, asked=True)() is not None
+
+
+def test_half_weights_are_not_widened_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = whole().bfloat16()
+    count = sum(p.numel() for p in model.parameters())
+    for free, wide in ((16 * count, False), (16 * count + 1, True)):
+        monkeypatch.setattr(fitting, "free_bytes", lambda device, free=free: free)
+        assert fitting.fit(model, Call((ids(2, 5),), {})).wide is wide
 
 
 def test_a_model_that_is_not_all_on_this_rank_is_not_called() -> None:
