@@ -7,13 +7,13 @@ from math import exp, isfinite, log, nan
 from stabmon.catalog import Array
 from stabmon.detectors import thresholds
 from stabmon.detectors.level import NOISE_POINTS, POINTS, log_loss, of_the_model
-from stabmon.detectors.sequential import ShiryaevRoberts, Whitened, tie
+from stabmon.detectors.sequential import WINDOW, ShiryaevRoberts, Whitened, tie
 from stabmon.detectors.window import Window
 from stabmon.records import BATCH_SIZE, RESUME, Event, Finding, Snapshot
 
 TREND_POINTS = 64
 LEAST_TREND = 12
-LEAST_JUMP = 24
+LEAST_RISES = 16
 
 
 class _Trend:
@@ -98,9 +98,11 @@ class Spike:
         self._learn_afresh()
 
     def _learn_afresh(self) -> None:
+        self._last: tuple[float, ...] = ()
+        """Rises of the last four points."""
         self._trend, self._jump = _Trend(), _Jump()
         self._white, self._sums = Whitened(), ShiryaevRoberts()
-        self._rises: tuple[float, ...] = ()
+        self._rises = Window(WINDOW)
         self._began = -1
 
     def notice(self, event: Event) -> None:
@@ -158,9 +160,7 @@ class Spike:
 
     def _judge(self, z: float) -> float:
         excess = self._trend.excess(z)
-        score = 0.0
-        if isfinite(excess):
-            score = self._judge_excess(z, excess)
+        score = self._judge_excess(z, excess) if isfinite(excess) else 0.0
         if self._open is None:
             self._trend.push(z)
             self._jump.push(z)
@@ -168,29 +168,36 @@ class Spike:
 
     def _judge_excess(self, z: float, excess: float) -> float:
         residual = self._white.residual(excess)
+        # A fall that slows down is an excess over its trend too, but no rise.
+        rise = min(z - self._trend.level, excess)
         score = 0.0
         if self._muted:
             self._muted -= 1
-        elif len(self._sums.values) >= LEAST_JUMP:
+        elif len(self._rises) >= LEAST_RISES and self._step >= thresholds.EARLY_STEPS:
             self._sums.bet(residual, tie(self._step))
-            score = self._weigh(z, excess)
+            score = self._weigh(z, rise)
         if self._open is None:
             self._white.push(excess)
             self._sums.push(residual)
+            self._remember(rise)
         return score
 
-    def _weigh(self, z: float, excess: float) -> float:
-        known = self._white.values
-        tail = known.quantile(thresholds.SPIKE_QUANTILE)
-        # A fall that slows down is an excess over its trend too, but no rise.
-        self._rises = (*self._rises[1 - thresholds.SPIKE_MEAN :], min(z - self._trend.level, excess))
-        size = max(thresholds.SPIKE_SPREADS * known.spread, thresholds.SPIKE_LEAST, tail)
+    def _remember(self, rise: float) -> None:
+        """The last four points are not held against themselves: a spike must not raise its own bar."""
+        if len(self._last) == thresholds.SPIKE_MEAN:
+            self._rises.push(self._last[0])
+        self._last = (*self._last[1 - thresholds.SPIKE_MEAN :], rise)
+
+    def _weigh(self, z: float, rise: float) -> float:
+        last = (*self._last[1 - thresholds.SPIKE_MEAN :], rise)
+        tail = self._rises.quantile(thresholds.SPIKE_QUANTILE)
+        size = max(thresholds.SPIKE_SPREADS * self._rises.spread, thresholds.SPIKE_LEAST, tail)
         jump = max(thresholds.JUMP_NOISE * self._jump.noise, thresholds.JUMP_LEAST, thresholds.JUMP_TAILS * tail)
         if self._sums.evidence <= 1:
             self._began = self._step
         evidence = self._sums.evidence / thresholds.RUN_LENGTH
-        slow = min(evidence, sum(self._rises) / len(self._rises) / size)
-        fast = self._jump.rise(z) / jump if self._step >= thresholds.EARLY_STEPS else 0.0
+        slow = min(evidence, sum(last) / len(last) / size)
+        fast = self._jump.rise(z) / jump
         if max(slow, fast) >= 1:
             since = self._began if slow >= 1 else self._step
             self._open = _Open(since, self._trend.level, size if slow >= 1 else jump)

@@ -4,20 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from stabmon.detectors.sequential import LEAST, WINDOW, ShiryaevRoberts, Whitened, tie
+from tests.detectors.losses import Floats, autocorrelated
 
-Floats = NDArray[np.float64]
 PROMISED = 100
 POINTS = 24_000
-
-
-def autocorrelated(noise: Floats, phi: float = 0.5) -> Floats:
-    values = noise.copy()
-    for i in range(1, len(values)):
-        values[i] += phi * values[i - 1]
-    return values
 
 
 NOISES: dict[str, Callable[[np.random.Generator], Floats]] = {
