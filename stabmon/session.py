@@ -111,6 +111,8 @@ class Session:
         metrics.expect([*self._instruments.names, *judges, *(sink.name for sink in sinks)])
         self.pipeline = build(run, subject.detectors, sinks)
         self._events = self._recall(path) if resumed else []
+        if subject.start_step and not resumed:
+            self._instruments.origin.resume(self.step, None)
         self._say_where()
 
     def _link(self) -> str | None:
@@ -135,7 +137,9 @@ class Session:
         """Give detectors and baselines back what they knew; a run log that cannot be read costs them their memory."""
         try:
             recorded = read(path)
-            self.pipeline.recall((s for s, _ in recorded.feeds(after=self.step - RECALL_STEPS)), recorded.alerts)
+            snapshots = [s for s, _ in recorded.feeds(after=self.step - RECALL_STEPS)]
+            self.pipeline.recall(snapshots, recorded.alerts)
+            self._instruments.origin.resume(self.step, snapshots[-1] if snapshots else None)
             if counts := recorded.blob(_LADDER):
                 self._instruments.baselines.load(counts)
         except Exception:
@@ -191,8 +195,9 @@ class Session:
             self.pipeline.feed(snapshot, self._take_events(snapshot))
 
     def _take_events(self, snapshot: Snapshot) -> list[Event]:
-        events = [*self._events, *self._instruments.failures]
+        events = [*self._events, *self._instruments.failures, *self._instruments.origin.events]
         self._events.clear()
+        self._instruments.origin.events.clear()
         self._instruments.failures.clear()
         if lost := self._instruments.dropped - self._dropped:
             self._dropped += lost

@@ -71,7 +71,7 @@ class Updates:
         device = self._groups.device
         layers = torch.full((len(self._statistics) * len(self._groups.sites),), torch.nan, device=device)
         if self._due.layers and self._copied:
-            moved = torch._foreach_sub(self._groups.tensors, self._copies)
+            moved = torch._foreach_sub([_widened(t) for t in self._groups.tensors], self._copies)
             weight_sq, update_sq = self._groups.sum_of_squares(self._copies), self._groups.sum_of_squares(moved)
             meant = self._intended.read(update_sq) if self._intended.needed else [update_sq]
             layers = torch.cat((weight_sq, update_sq, *meant))
@@ -121,6 +121,11 @@ class Updates:
             with spent:
                 before = zip(self._groups.parameters, self._copies, strict=True)
                 self._intended.stepped(optimizer, {id(p): copy for p, copy in before})
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    """A difference that is rounded to half precision has a norm that is off by 1e-4."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def _on(device: torch.device, value: float | Tensor) -> Tensor:
