@@ -39,6 +39,7 @@ def sick_run(count: int = 150) -> list[Snapshot]:
     rows["norm_input_msq"] = 1e-3 * t[:, None] ** np.array([1.0, 2, 4, 5])
     rows["learning_rate"] = np.full((count, 1), 1e-3)
     rows["skipped_steps"] = np.zeros((count, 1))
+    rows["pretrained"] = np.zeros((count, 1))
     for name, level in (("loss", 3.1), ("unigram_loss", 3.1), ("bigram_loss", 2.4), ("uniform_loss", 5.5)):
         rows[name] = np.full((count, 1), level)
     rows["loss"][119:120] = np.inf
