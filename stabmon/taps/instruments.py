@@ -23,6 +23,7 @@ from stabmon.taps.baselines import Baselines
 from stabmon.taps.gradients import Gradients
 from stabmon.taps.levels import extra_taps
 from stabmon.taps.loss import Loss
+from stabmon.taps.origin import Origin
 from stabmon.taps.output_change import OutputChange
 from stabmon.taps.pack import Pack
 from stabmon.taps.packing import Row
@@ -85,6 +86,7 @@ class Instruments:
         first_four: list[Tap] = [self._loss, self._norms, gradients, updates, output]
         self._taps = [*first_four, *extra_taps(settings.level, parts)]
         self.baselines = Baselines(self._forward)
+        self.origin = Origin(model)
         self._ranks: Ranks = ranks or Alone(device)
         self.architecture = Architecture()
         """What the model is; known after the first step."""
@@ -160,7 +162,10 @@ class Instruments:
             scored = self._guarded(self.baselines, score, ticket.step, ticket.time)
             own = len(values) - ticket.flags
             self._hear(ticket, values[own:])
-            whole = np.concatenate((values[:own], self.baselines.nothing if scored is None else scored, host))
+            scored = self.baselines.nothing if scored is None else scored
+            loss = float(values[ticket.layout.slots("loss")[0]])
+            origin = self.origin.see(ticket.step, loss, float(scored[1]))
+            whole = np.concatenate((values[:own], scored, origin, host))
             snapshots.append(Snapshot(ticket.step, ticket.time, whole, ticket.layout))
         return snapshots
 
@@ -223,7 +228,7 @@ class Instruments:
         groups = group_parameters(self._parts.groups.names, self._parts.blocks, norms)
         local = local_layout(self._taps, columns, self._parts, [*norms.values(), *groups], self._failed)
         read = [(column.statistic, column.site) for column in self._ranks.agree(local)]
-        every = [*read, *self.baselines.columns, *_HOST]
+        every = [*read, *self.baselines.columns, *self.origin.columns, *_HOST]
         sites = {site.name: site for site in (*norms.values(), *groups)}
         sites |= {site.name: site for _, site in every if site.name}
         sites |= {site.name: site for site in norms.values()}  # which know their placement
