@@ -6,7 +6,7 @@ Norms and blocks are counted by hand against each architecture.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -46,9 +46,6 @@ class Family:
     inputs: Callable[[], dict[str, Tensor]]
     blocks: int
     placed: Mapping[str, int]
-    architecture: str
-    """As it was published."""
-    note: str = field(default="")
 
     @property
     def norms(self) -> int:
@@ -93,23 +90,19 @@ SWIN = {"image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [2, 2], "nu
 BERT_LIKE = {**SIZE, "pad_token_id": 0}
 
 FAMILIES: dict[str, Family] = {
-    "GPT-2": Family(_hf("GPT2LMHeadModel", "GPT2Config", **GPT2), ids, 3, {"pre": 6, "final": 1}, "pre"),
-    "GPT-J": Family(
-        _hf("GPTJForCausalLM", "GPTJConfig", **GPT2, rotary_dim=4), ids, 3, {"parallel": 3, "final": 1}, "parallel"
-    ),
-    "GPT-NeoX": Family(_causal("GPTNeoX", **SHORT), ids, 3, {"parallel": 6, "final": 1}, "parallel"),
+    "GPT-2": Family(_hf("GPT2LMHeadModel", "GPT2Config", **GPT2), ids, 3, {"pre": 6, "final": 1}),
+    "GPT-J": Family(_hf("GPTJForCausalLM", "GPTJConfig", **GPT2, rotary_dim=4), ids, 3, {"parallel": 3, "final": 1}),
+    "GPT-NeoX": Family(_causal("GPTNeoX", **SHORT), ids, 3, {"parallel": 6, "final": 1}),
     "GPT-NeoX, sequential": Family(
-        _causal("GPTNeoX", **SHORT, use_parallel_residual=False), ids, 3, {"pre": 6, "final": 1}, "pre"
+        _causal("GPTNeoX", **SHORT, use_parallel_residual=False), ids, 3, {"pre": 6, "final": 1}
     ),
-    "OPT": Family(_opt(True), ids, 3, {"pre": 6, "final": 1}, "pre"),
-    "OPT-350m": Family(_opt(False), ids, 3, {"post": 6}, "post"),
-    "Llama": Family(_causal("Llama", **SHORT), ids, 3, {"pre": 6, "final": 1}, "pre"),
-    "Mistral": Family(_causal("Mistral", **SHORT, **GROUPED), ids, 3, {"pre": 6, "final": 1}, "pre"),
-    "Mixtral": Family(
-        _causal("Mixtral", **SHORT, **GROUPED, num_local_experts=4), ids, 3, {"pre": 6, "final": 1}, "pre"
-    ),
-    "Qwen2": Family(_causal("Qwen2", **SHORT, num_key_value_heads=1), ids, 3, {"pre": 6, "final": 1}, "pre"),
-    "Qwen3": Family(_causal("Qwen3", **SHORT, **GROUPED), ids, 3, {"pre": 6, "inner": 6, "final": 1}, "pre"),
+    "OPT": Family(_opt(True), ids, 3, {"pre": 6, "final": 1}),
+    "OPT-350m": Family(_opt(False), ids, 3, {"post": 6}),
+    "Llama": Family(_causal("Llama", **SHORT), ids, 3, {"pre": 6, "final": 1}),
+    "Mistral": Family(_causal("Mistral", **SHORT, **GROUPED), ids, 3, {"pre": 6, "final": 1}),
+    "Mixtral": Family(_causal("Mixtral", **SHORT, **GROUPED, num_local_experts=4), ids, 3, {"pre": 6, "final": 1}),
+    "Qwen2": Family(_causal("Qwen2", **SHORT, num_key_value_heads=1), ids, 3, {"pre": 6, "final": 1}),
+    "Qwen3": Family(_causal("Qwen3", **SHORT, **GROUPED), ids, 3, {"pre": 6, "inner": 6, "final": 1}),
     "DeepSeek-V3": Family(
         _causal(
             "DeepseekV3",
@@ -130,59 +123,50 @@ FAMILIES: dict[str, Family] = {
         ids,
         3,
         {"pre": 6, "inner": 6, "final": 1},
-        "pre",
     ),
-    "Gemma": Family(_causal("Gemma", **SHORT, **GROUPED), ids, 3, {"pre": 6, "final": 1}, "pre"),
-    "Gemma 2": Family(_causal("Gemma2", **SHORT, **GROUPED), ids, 3, {"sandwich": 12, "final": 1}, "sandwich"),
+    "Gemma": Family(_causal("Gemma", **SHORT, **GROUPED), ids, 3, {"pre": 6, "final": 1}),
+    "Gemma 2": Family(_causal("Gemma2", **SHORT, **GROUPED), ids, 3, {"sandwich": 12, "final": 1}),
     "Gemma 3": Family(
         _hf("Gemma3ForCausalLM", "Gemma3TextConfig", **SIZE, **SHORT, **GROUPED),
         ids,
         3,
         {"sandwich": 12, "inner": 6, "final": 1},
-        "sandwich",
     ),
-    "OLMo": Family(_causal("Olmo", **SHORT, pad_token_id=0), ids, 3, {"pre": 6, "final": 1}, "pre", "no parameters"),
-    "OLMo 2": Family(
-        _causal("Olmo2", **SHORT, pad_token_id=0), ids, 3, {"res_post": 6, "inner": 6, "final": 1}, "res_post"
-    ),
-    "Phi": Family(_causal("Phi", **SHORT), ids, 3, {"parallel": 3, "final": 1}, "parallel"),
+    "OLMo": Family(_causal("Olmo", **SHORT, pad_token_id=0), ids, 3, {"pre": 6, "final": 1}),
+    "OLMo 2": Family(_causal("Olmo2", **SHORT, pad_token_id=0), ids, 3, {"res_post": 6, "inner": 6, "final": 1}),
+    "Phi": Family(_causal("Phi", **SHORT), ids, 3, {"parallel": 3, "final": 1}),
     "Falcon": Family(
         _hf("FalconForCausalLM", "FalconConfig", **{k: v for k, v in SIZE.items() if k != "intermediate_size"}),
         ids,
         3,
         {"parallel": 3, "final": 1},
-        "parallel",
     ),
     "Cohere": Family(
         _causal("Cohere", **SHORT, num_key_value_heads=1, use_qk_norm=True, pad_token_id=0),
         ids,
         3,
         {"parallel": 3, "inner": 6, "final": 1},
-        "parallel",
     ),
     "BERT": Family(
-        _hf("BertForMaskedLM", "BertConfig", **SIZE, **SHORT), ids, 3, {"embedding": 1, "post": 6, "final": 1}, "post"
+        _hf("BertForMaskedLM", "BertConfig", **SIZE, **SHORT), ids, 3, {"embedding": 1, "post": 6, "final": 1}
     ),
     "RoBERTa": Family(
         _hf("RobertaForMaskedLM", "RobertaConfig", **BERT_LIKE, **SHORT),
         ids,
         3,
         {"embedding": 1, "post": 6, "final": 1},
-        "post",
     ),
     "DeBERTa": Family(
         _hf("DebertaForMaskedLM", "DebertaConfig", **BERT_LIKE, **SHORT),
         ids,
         3,
         {"embedding": 1, "post": 6, "final": 1},
-        "post",
     ),
     "T5": Family(
         _hf("T5ForConditionalGeneration", "T5Config", **T5, decoder_start_token_id=0),
         two_sequences,
         4,
         {"pre": 10, "final": 2},
-        "pre",
     ),
     "BART": Family(
         _hf(
@@ -204,31 +188,25 @@ FAMILIES: dict[str, Family] = {
         two_sequences,
         4,
         {"embedding": 2, "post": 10},
-        "post",
     ),
-    "ViT": Family(
-        _hf("ViTForImageClassification", "ViTConfig", **VIT, patch_size=8), image, 3, {"pre": 6, "final": 1}, "pre"
-    ),
+    "ViT": Family(_hf("ViTForImageClassification", "ViTConfig", **VIT, patch_size=8), image, 3, {"pre": 6, "final": 1}),
     "Swin": Family(
         _hf("SwinForImageClassification", "SwinConfig", **SWIN),
         image,
         4,
         {"pre": 8, "embedding": 2, "final": 1},
-        "pre",
     ),
     "ConvNeXt": Family(
         _hf("ConvNextForImageClassification", "ConvNextConfig", depths=[1, 1, 2, 1], hidden_sizes=[4, 8, 12, 16]),
         partial(image, 64),
         5,
         {"inner": 5, "embedding": 4, "final": 1},
-        "inner",
     ),
     "ViT of timm": Family(
         _timm("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=3, embed_dim=16, num_heads=2, num_classes=5),
         plain_image,
         3,
         {"pre": 6, "final": 1},
-        "pre",
     ),
     "Swin of timm": Family(
         _timm(
@@ -244,23 +222,28 @@ FAMILIES: dict[str, Family] = {
         plain_image,
         4,
         {"pre": 8, "embedding": 2, "final": 1},
-        "pre",
     ),
     "ConvNeXt of timm": Family(
         _timm("convnext_atto", depths=(1, 1, 2, 1), dims=(4, 8, 12, 16), num_classes=5),
         plain_image,
         5,
         {"inner": 5, "embedding": 4, "final": 1},
-        "inner",
     ),
     "ResNet of timm": Family(
         _timm("resnet18", num_classes=5),
         plain_image,
         8,
         {"inner": 8, "res_post": 11, "embedding": 1},
-        "res_post",
-        "BatchNorm",
     ),
-    "torch.nn.TransformerEncoder, norm_first": Family(partial(Encoder, True), ids, 3, {"pre": 6, "final": 1}, "pre"),
-    "torch.nn.TransformerEncoder": Family(partial(Encoder, False), ids, 3, {"post": 6}, "post"),
+    "torch.nn.TransformerEncoder, norm_first": Family(partial(Encoder, True), ids, 3, {"pre": 6, "final": 1}),
+    "torch.nn.TransformerEncoder": Family(partial(Encoder, False), ids, 3, {"post": 6}),
 }
+
+
+def table() -> str:
+    """The table of docs/models.md."""
+    rows = ["| family | blocks | norms | where they sit |", "| --- | --- | --- | --- |"]
+    for name, family in FAMILIES.items():
+        where = ", ".join(f"{number} {placement}" for placement, number in family.placed.items())
+        rows.append(f"| {name} | {family.blocks} | {family.norms} | {where} |")
+    return "\n".join(rows)

@@ -35,6 +35,7 @@ def test_the_defaults() -> None:
         "notify": (),
         "log_to": None,
         "on_alert": "log",
+        "placement": "",
         "disabled": False,
     }
 

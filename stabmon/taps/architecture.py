@@ -38,9 +38,7 @@ def recognise(parts: Parts, given: str | Mapping[str, str] = "") -> Architecture
     placed = {} if found is None else classify(found, parts.blocks)
     placed = {name: placed.get(name, "") for name in parts.norm_tap.sites}
     told = {name: _given(name, given, parts.blocks) or kind for name, kind in placed.items()}
-    described = sentence(
-        {name: kind for name, kind in told.items() if kind or not any(told.values())}, len(parts.blocks)
-    )
+    described = sentence(told, len(parts.blocks))
     detail: dict[str, float | str] = {"description": described, "tokens": parts.forward.counted}
     _log.info("stabmon: %s: %s", type(parts.model).__name__, described)
     if found is not None and found.functional:

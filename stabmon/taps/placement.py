@@ -107,8 +107,9 @@ def sentence(placed: Mapping[str, str], blocks: int) -> str:
     kinds = list(dict.fromkeys(kind for kind in placed.values() if kind in _WORDS))
     if len(kinds) > 1 and "inner" in kinds:  # of queries and keys, beside those that tell the architecture
         kinds.remove("inner")
-    parts = [f"{blocks} block{'' if blocks == 1 else 's'}"]
-    parts.append(" and ".join(_WORDS[kind] for kind in kinds) or ("placement unknown" if placed else "no norm layers"))
-    if placed:
+    parts = [f"{blocks} block{'' if blocks == 1 else 's'}", " and ".join(_WORDS[kind] for kind in kinds)]
+    if any(placed.values()):
         parts.append("final norm present" if "final" in placed.values() else "no final norm")
-    return ", ".join(parts)
+    else:
+        parts.append("placement unknown" if placed else "no norm layers")
+    return ", ".join(part for part in parts if part)
