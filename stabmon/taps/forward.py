@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -204,7 +206,19 @@ def _loss(output: Any) -> Tensor | None:
 
 def _exported() -> bool:
     """True in a forward that is traced for use elsewhere: what we do in it would go there too."""
-    return _is_tracing() or _is_exporting()
+    return _is_tracing() or _is_exporting() or _tried_out()
+
+
+def _tried_out() -> bool:
+    """True in the forward by which a pipeline finds out shapes, on tensors of zeros, before the first step."""
+    if torch.compiler.is_compiling() or "torch.distributed.pipelining" not in sys.modules:
+        return False
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name in ("_forward_metadata_inference", "_shape_inference"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 _is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]

@@ -76,7 +76,8 @@ class Instruments:
         given = given_probe(model, settings)  # before any hook is attached: it may raise
         self._parts = parts = examine(model, optimizers, settings)
         self._forward, self._norms, device = parts.forward, parts.norm_tap, parts.device
-        self._gradients = gradients = Gradients(parts.groups, optimizers)
+        self._ranks: Ranks = ranks or Alone(device)
+        self._gradients = gradients = Gradients(parts.groups, optimizers, late=not self._ranks.alike)
         updates = Updates(parts.groups, optimizers)
         self._loss = Loss(self._forward, device)
         self._probe_given = given is not None
@@ -87,7 +88,6 @@ class Instruments:
         self._taps = [*first_four, *extra_taps(settings.level, parts)]
         self.baselines = Baselines(self._forward)
         self.origin = Origin(model)
-        self._ranks: Ranks = ranks or Alone(device)
         self.architecture = Architecture()
         """What the model is; known after the first step."""
         self._placement = settings.placement

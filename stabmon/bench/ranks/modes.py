@@ -45,6 +45,11 @@ class Mode:
     shards: Callable[[int], int] = field(default=lambda world: world)
     micro: int = 1
     neighbours: bool = False
+    split: bool = False
+    """Whether each rank's norms see a part of the sequence."""
+    ids: torch.dtype = torch.long
+    """Stages after the first are given no token ids, and so do not know which token is the first of a sequence. For a
+    comparison nobody is to know it: ids are floats."""
     note: str = ""
 
     def parts(self, world: int) -> list[Callable[[Tensor], Tensor]]:
@@ -135,7 +140,7 @@ def pipeline(network: Network, shard: bool = False, micro: int = 2) -> Wrapped:
         part = fsdp2(network, mesh["data"]).model
     rows = ROWS // (world // stages) // micro
     first, last = number == 0, number == stages - 1
-    example = torch.zeros(rows, LENGTH, dtype=torch.long) if first else torch.zeros(rows, LENGTH, WIDTH)
+    example = torch.zeros(rows, LENGTH) if first else torch.zeros(rows, LENGTH, WIDTH)
     group = mesh["stage"].get_group()
     stage = PipelineStage(part, number, stages, torch.device("cpu"), input_args=(example,), group=group)
     schedule = ScheduleGPipe(stage, micro, loss_fn=loss_of)
@@ -158,7 +163,7 @@ def _half(world: int) -> int:
 
 
 _BF16 = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-_OWN = "each rank's own part of the sequence"
+_STAGE = "first tokens count, since later stages do not know them"
 
 MODES = {
     mode.name: mode
@@ -172,9 +177,11 @@ MODES = {
         Mode("fsdp2_not_resharded", lambda network: fsdp2(network, reshard_after_forward=False)),
         Mode("fsdp2_bf16", lambda network: fsdp2(network, mp_policy=_BF16)),
         Mode("hsdp", hsdp),
-        Mode("tensor_parallel", tensor_parallel, _one, note=_OWN),
-        Mode("fsdp2_tp", fsdp2_tp, _half, neighbours=True, note=_OWN),
-        Mode("pipeline", pipeline, _one, micro=2),
-        Mode("pipeline_fsdp2", lambda network: pipeline(network, shard=True), lambda world: 2, micro=2),
+        Mode("tensor_parallel", tensor_parallel, _one, split=True),
+        Mode("fsdp2_tp", fsdp2_tp, _half, neighbours=True, split=True),
+        Mode("pipeline", pipeline, _one, micro=2, ids=torch.float, note=_STAGE),
+        Mode(
+            "pipeline_fsdp2", lambda network: pipeline(network, shard=True), lambda world: 2, micro=2, ids=torch.float
+        ),
     )
 }

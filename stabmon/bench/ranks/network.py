@@ -47,7 +47,7 @@ class Block(nn.Module):
 
 
 class Network(nn.Module):
-    """Token ids [B, T] -> logits [B, T, V]. `keep` leaves a stage of it, under the names of the whole."""
+    """Token ids [B, T], of any dtype -> logits [B, T, V]. `keep` leaves a stage of it, under the names of the whole."""
 
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Network(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.embedding is not None:
-            x = self.embedding(x)
+            x = self.embedding(x.long())
         for block in self.blocks:
             x = block(x)
         if self.ln_f is not None and self.head is not None:

@@ -83,7 +83,7 @@ def _train(mode: Mode, settings: Mapping[str, Any] | None) -> Outcome:
     for step in range(1, STEPS + 1):
         inputs, targets = (mine(rows) for rows in batch(step))
         with profile(activities=[ProfilerActivity.CPU]) as work:
-            loss = wrapped.train(inputs, targets)
+            loss = wrapped.train(inputs.to(mode.ids), targets)
             optimizer.step()
             optimizer.zero_grad()
             if monitor:
@@ -94,7 +94,9 @@ def _train(mode: Mode, settings: Mapping[str, Any] | None) -> Outcome:
     return Outcome(keep.values(), _held(wrapped.model), counts, [], True)
 
 
-def reference(parts: Sequence[Callable[[Tensor], Tensor]], level: str, folder: Path, wrap: Any = None) -> Values:
+def reference(
+    mode: Mode, parts: Sequence[Callable[[Tensor], Tensor]], level: str, folder: Path, wrap: Any = None
+) -> Values:
     """What one process reads that takes the parts of each batch one after the other, as micro-batches."""
     network, keep = Network(), Keep()
     model: nn.Module = wrap(network).model if wrap else network
@@ -102,10 +104,9 @@ def reference(parts: Sequence[Callable[[Tensor], Tensor]], level: str, folder: P
     with Monitor(model, optimizer, sinks=[keep], **{**_settings(level, folder), "folder": folder}) as monitor:
         for step in range(1, STEPS + 1):
             inputs, targets = batch(step)
-            losses = [loss_of(model(part(inputs)), part(targets)) / len(parts) for part in parts[:1]]
-            losses[0].backward()
-            for part in parts[1:]:
-                losses.append(loss_of(model(part(inputs)), part(targets)) / len(parts))
+            losses = []
+            for part in parts:
+                losses.append(loss_of(model(part(inputs).to(mode.ids)), part(targets)) / len(parts))
                 losses[-1].backward()
             optimizer.step()
             optimizer.zero_grad()
