@@ -50,6 +50,8 @@ class Alarm:
     def judge(self, snapshot: Snapshot) -> list[Alert]:
         """The alerts of this step: raised, changed in severity, or cleared; mostly none."""
         scores = self.detector.score(snapshot)
+        if self.open is None and not self._above and not (scores.size and scores[scores.argmax()] >= 1):
+            return []  # nearly every step
         if np.isnan(snapshot[self.detector.needs[0]]).all():
             return []
         worst = int(np.argmax(scores))

@@ -24,7 +24,7 @@ def log_loss(snapshot: Snapshot) -> float:
 
 def of_the_model(score: float, snapshot: Snapshot) -> Array:
     """One score for the whole model, float32[1]; empty where the layout has no loss."""
-    return np.full(len(snapshot["loss"]), score, np.float32)
+    return np.array([score] * snapshot.layout.slots("loss").size, np.float32)
 
 
 class Level:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from math import isfinite, isnan
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class _Zeros:
         if loss == 0 and not 0 < total_grad_sq < np.inf:
             self._count += 1
             self.since = step if self._count == 1 else self.since
-        elif np.isfinite(loss):
+        elif isfinite(loss):
             self._count = 0
             self._first = self._first or abs(loss)
             self._before.append(abs(loss))
@@ -68,7 +69,7 @@ class NonFinite:
         """float32[1]: it judges the whole model."""
         skipped = self._skipped(snapshot)
         self._zeros.read(snapshot.step, snapshot.scalar("loss"), snapshot.scalar("total_grad_sq"))
-        if not np.isnan(skipped):
+        if not isnan(skipped):
             self._skips = self._skips + 1 if skipped else 0
         if not self._skips:
             self._found = _not_finite(snapshot, self._found)
@@ -92,10 +93,10 @@ class NonFinite:
         if snapshot["skipped_steps"].size:
             return snapshot.scalar("skipped_steps")
         total, loss = snapshot.scalar("total_grad_sq"), snapshot.scalar("loss")
-        self._scaled = self._scaled or bool(np.isfinite(total))
-        if self._scaled or np.isnan(total):
+        self._scaled = self._scaled or isfinite(total)
+        if self._scaled or isnan(total):
             return 0.0
-        return float(np.isfinite(loss) and loss != 0)
+        return float(isfinite(loss) and loss != 0)
 
     def _broken(self, since: int) -> Finding:
         statistic, where = next(iter(self._found.items()))
@@ -154,7 +155,9 @@ def _not_finite(snapshot: Snapshot, before: dict[str, Site]) -> dict[str, Site]:
     """The statistics that hold an Inf, in the order of a step, each with its lowest site; one that was not read
     is as it was before.
     """
-    found = {}
+    found: dict[str, Site] = {}
+    if not before and not np.isinf(snapshot.values).any():
+        return found  # nearly every step
     for statistic in (*_FORWARD, *_BACKWARD):
         values = snapshot[statistic]
         broken = np.flatnonzero(np.isinf(values))

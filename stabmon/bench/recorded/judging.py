@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan, sqrt
 
 from stabmon.bench.recorded.baselines import Baseline, baselines
@@ -80,7 +80,8 @@ def judge(recording: Recording) -> Judged:
         finite = finite and not (loss == inf or square == inf)
         for incidents in others.values() if not isnan(loss) else ():
             incidents.see(point, loss, sqrt(square) if isfinite(square) else square)
-    return Judged(recording, steps, losses, finite, calls, {name: seen.began for name, seen in others.items()})
+    light = replace(recording, rows=[])  # a million rows would stay in memory
+    return Judged(light, steps, losses, finite, calls, {name: seen.began for name, seen in others.items()})
 
 
 def _call(point: int, alert: Alert) -> Call:
