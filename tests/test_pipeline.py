@@ -110,3 +110,31 @@ def test_after_close_a_feed_goes_nowhere() -> None:
     pipeline.close("stopped")
     assert pipeline.feed(snapshot(1)) == []
     assert sink.steps == []
+
+
+class Attentive(AlertsAt):
+    """Wants to know of events."""
+
+    def __init__(self, *steps: int) -> None:
+        super().__init__(*steps, name="attentive")
+        self.heard: list[str] = []
+
+    def notice(self, event: Event) -> None:
+        self.heard.append(event.kind)
+        if event.kind == "worse":
+            raise RuntimeError("out of luck")
+
+    def judge(self, snapshot: Snapshot) -> list[Alert]:
+        self.heard.append(f"step {snapshot.step}")
+        return super().judge(snapshot)
+
+
+def test_an_event_is_told_to_those_who_want_to_know_before_its_snapshot_is_judged() -> None:
+    judge, other, sink = Attentive(), AlertsAt(3), Recorder()
+    pipeline = Pipeline(RUN, [judge, other], [sink])
+    pipeline.feed(snapshot(1))
+    pipeline.feed(snapshot(2), [Event(1, 1001.0, "resume", {"at": 1})])
+    pipeline.feed(snapshot(3), [Event(3, 1003.0, "worse", {})])
+    assert judge.heard == ["step 1", "resume", "step 2", "worse"]
+    assert [event.kind for event in sink.events] == ["resume", "worse", "part_failed"]
+    assert [alert.step for alert in pipeline.alerts] == [3]
