@@ -38,9 +38,10 @@ class Branches:
 
     A sum is found by arithmetic, not by names: pre- and post-norm, sandwich and parallel blocks, and multipliers, are
     seen alike. The branch is what was added, after dropout, layer scale or norm. Where that is no module's output
-    (functional dropout) it is the difference of the stream after and before, which lacks what rounding ate. Not seen:
-    sums in a block whose modules pass tensors of another shape, sums of more than two branches, branches that are 0 or
-    gated by another tensor in the first step, layers of a pipeline that are not here.
+    (functional dropout) it is the difference of the stream after and before, which has lost what was swamped:
+    swamped_share is not read then. Not seen: sums in a block whose modules pass tensors of other shapes, sums of more
+    than two branches, and branches that are 0, or gated by another tensor, in the first step. Once the first step is
+    looked through, a compiled model is compiled anew.
     """
 
     name = "branches"
@@ -52,7 +53,9 @@ class Branches:
         guard = partial(Hook, failed=self._fail)
         self._recorder: Recorder | None = Recorder(parts.model, parts.blocks, lambda: parts.forward.training, guard)
         self._places: dict[str, int] = {}
-        self._held: list[_Held] = []
+        self._held: list[Held] = []
+        self._told = torch.tensor([s != "swamped_share" for s in STATISTICS], device=parts.device)
+        """Which statistics a difference of two sums can tell: what was swamped is no longer in it."""
         self._readings = Readings(0, _HOW, parts.device)
         self._handles: list[RemovableHandle] = []
 
@@ -104,7 +107,7 @@ class Branches:
         self._readings = Readings(len(self._places), _HOW, self._parts.device)
 
     def _watch(self, add: Add) -> None:
-        held = _Held()
+        held = Held()
         self._held.append(held)
         self._hook(add.trunk[0], held.take)
         for left, branch in enumerate(reversed(add.branches)):
@@ -133,7 +136,7 @@ class Branches:
         else:
             self._handles.append(module.register_forward_pre_hook(Hook(enter, self._fail), with_kwargs=True))
 
-    def _read(self, held: _Held, place: int, add: Add, factor: float, last: bool, value: Tensor) -> None:
+    def _read(self, held: Held, place: int, add: Add, factor: float, last: bool, value: Tensor) -> None:
         trunk = held.trunk
         if last:
             held.trunk = None
@@ -146,10 +149,11 @@ class Branches:
         weight_N = None if weights is None else _rows(weights.unsqueeze(-1).expand_as(trunk))[:, 0]
         x_ND, f_ND = _rows(trunk).float(), _rows(value.reshape(trunk.shape)).float()
         f_ND = f_ND if add.exact else f_ND - x_ND
-        self._readings.add(place, *measure(x_ND * add.factor, f_ND * factor, eps, weight_N))
+        row, weight = measure(x_ND * add.factor, f_ND * factor, eps, weight_N)
+        self._readings.add(place, row if add.exact else torch.where(self._told, row, torch.nan), weight)
 
 
-class _Held:
+class Held:
     """The stream before a sum, from when it is seen to when the last branch is."""
 
     def __init__(self) -> None:
@@ -169,16 +173,18 @@ class _Held:
 def measure(x_ND: Tensor, f_ND: Tensor, eps: float, weight_N: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """float32 [branch_msq, trunk_msq, branch_cosine, swamped_share] of trunk x and branch f, and the tokens' weight.
 
-    eps: the relative distance of numbers in the sum's dtype. Where |f| < eps/4 |x| (2^-9 in bfloat16, 2^-12 in float16,
-    2^-25 in float32) a coordinate of the sum is x's, whatever the last digits of x are: it is swamped.
+    eps: the relative distance of numbers in the sum's dtype. Where 0 < |f| < eps/4 |x| (2^-9 |x| in bfloat16, 2^-12 in
+    float16, 2^-25 in float32) the sum is x, whatever the last digits of x are: f is swamped. What dropout has set to 0
+    is not.
     """
     weight_N = x_ND.new_ones(x_ND.shape[0]) if weight_N is None else weight_N
     lengths_N = torch.linalg.vector_norm(x_ND, dim=-1) * torch.linalg.vector_norm(f_ND, dim=-1)
     cosine_N = (x_ND * f_ND).sum(-1) / lengths_N.clamp_min(torch.finfo(torch.float32).tiny)
-    swamped_N = (f_ND.abs() < eps / 4 * x_ND.abs()).float().mean(-1)
+    swamped_N = ((f_ND != 0) & (f_ND.abs() < eps / 4 * x_ND.abs())).float().mean(-1)
     rows = torch.stack((f_ND.square().mean(-1), x_ND.square().mean(-1), cosine_N, swamped_N))
     total = weight_N.sum()
-    return (torch.where(weight_N > 0, rows, 0) * weight_N).sum(-1) / total, total
+    found = (torch.where(weight_N > 0, rows, 0) * weight_N).sum(-1) / total
+    return found, total
 
 
 def _rows(x: Tensor) -> Tensor:

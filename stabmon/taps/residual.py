@@ -148,8 +148,8 @@ class _Values:
         """The same, or else the trunk whose difference to the total is much like what a module returned."""
         if (terms := self.exactly(total)) is not None or not self.points[total]:
             return terms
-        chosen, left = self._by_difference(total)
-        return (chosen, np.ones(2), self._is_rounding(total, *chosen)) if left < ALIKE else None
+        found = self._by_difference(total)
+        return None if found is None else (found[1:], np.ones(2), found[0])
 
     def _stream(self) -> set[int]:
         """The residual stream so far: the block's input, sums, and what norms make of them (the stream of Post-LN)."""
@@ -184,16 +184,18 @@ class _Values:
         best = int(np.where(usable, share, np.inf).argmin())
         return sets[best], factors[best], float(share[best]) if usable[best] else np.inf
 
-    def _by_difference(self, total: int) -> tuple[tuple[int, ...], float]:
-        """The part of the stream whose difference to the total is most alike a module's output, and more than the
-        total itself is."""
-        chosen: tuple[int, ...] = ()
-        least = np.inf
+    def _by_difference(self, total: int) -> tuple[bool, int, int] | None:
+        """(exact, trunk, branch): the part of the stream whose difference to the total is most alike a module's output,
+        and more than the total itself is; first of all where only rounding is between them."""
+        found = []
         for trunk, branch in product(self._trunks(total), self._branches(total)):
             left = self._unlike(total, trunk, branch)
-            if trunk < branch and left < min(least, self._unlike(total, None, branch)):
-                chosen, least = (trunk, branch), left
-        return chosen, least
+            if trunk < branch and left < min(ALIKE, self._unlike(total, None, branch)):
+                found.append((not self._is_rounding(total, trunk, branch), left, trunk, branch))
+        if not found:
+            return None
+        rough, _, trunk, branch = min(found)
+        return not rough, trunk, branch
 
     def _is_rounding(self, total: int, trunk: int, branch: int) -> bool:
         """Whether total - trunk - branch is no more than a sum's rounding."""
