@@ -273,7 +273,7 @@ def test_a_broken_tap_reads_nan_from_then_on_and_is_told_once(
     model, optimizer = make()
     with watch(model, optimizer, tmp_path, sinks=[kept]) as monitor:
         train(model, optimizer, monitor, steps=2)
-        monkeypatch.setattr("stabmon.taps.norms.similarity", lambda y: 1 / 0)
+        monkeypatch.setattr("stabmon.taps.norms.similarity", lambda *_: 1 / 0)
         train(model, optimizer, monitor, steps=2)
     assert [e.detail["part"] for e in kept.events] == ["norms"]
     assert np.isfinite(kept.snapshots[1]["norm_gain"]).all()

@@ -155,24 +155,21 @@ def measure(
     rows_GM = norm.over.rows(x)
     groups, size = rows_GM.shape
     w_G = weights.reshape(-1) if weights is not None and weights.numel() == groups else None
-    count = rows_GM.new_full((), groups) if w_G is None else w_G.sum()
+    kept_G, count = (None, rows_GM.new_full((), groups)) if w_G is None else (w_G > 0, w_G.sum())
     unread = torch.full_like(count, torch.nan)
-    square_G, var_G = _moments(rows_GM, norm.centred) if layers else (_msq(rows_GM), None)
-    values = [_read(_mean(square_G, w_G, count), count > 0), unread, unread, unread, unread]
-    if var_G is not None:
+    if layers:
+        square_G, var_G = _moments(rows_GM, norm.centred)
         var_G = norm.over.divisor(norm.module, var_G)
-        gain_G = _gain(norm, var_G, size)
-        values[1:3] = (_read(_mean(v, w_G, count), count > 0) for v in (var_G, gain_G))
-    if (unit_ND := normalised(norm, x, MAX_TOKENS)) is not None:
-        w_N = None if w_G is None else spread(w_G, MAX_TOKENS)
-        tokens = count.new_full((), unit_ND.shape[0]) if w_N is None else w_N.sum()
-        if layers:
-            values[3] = _read(similarity(unit_ND, w_N), tokens > 1)
-        if share:
-            gamma, beta = norm.gamma(), norm.beta()
-            out_ND = _output(unit_ND, gamma, beta)
-            values[4] = _read(context_share(out_ND, w_N), (tokens > 1) & out_ND.any())
-    return torch.stack(values), count
+        means = _means(torch.stack((square_G, var_G, _gain(norm, var_G, size))), kept_G, count)
+    else:
+        means = torch.stack((_means(_msq(rows_GM), kept_G, count), unread, unread))
+    alike = left = unread
+    unit_ND = normalised(norm, x, MAX_TOKENS)
+    if unit_ND is not None and unit_ND.shape[0] > 1:
+        kept_N = None if kept_G is None else spread(kept_G, MAX_TOKENS)
+        alike = similarity(unit_ND, kept_N) if layers else unread
+        left = context_share(_output(unit_ND, norm.gamma(), norm.beta()), kept_N) if share else unread
+    return torch.cat((means, torch.stack((alike, left)))), count
 
 
 def _gain(norm: Norm, var_G: Tensor, size: int) -> Tensor:
@@ -193,14 +190,18 @@ def _output(unit_ND: Tensor, gamma: Tensor | None, beta: Tensor | None) -> Tenso
     return out_ND if beta is None or beta.numel() != out_ND.shape[-1] else out_ND + beta
 
 
-def _read(value: Tensor, readable: Tensor) -> Tensor:
-    """NaN where there was nothing to read, Inf where what was read is not finite."""
-    return torch.where(readable, torch.where(value.isfinite(), value, torch.inf), torch.nan)
+def _means(values: Tensor, kept_G: Tensor | None, count: Tensor) -> Tensor:
+    """Over the groups, the last dimension, that count; what the others hold may be anything, since padding may.
+
+    Inf where what was read is not finite, NaN where none counts.
+    """
+    if kept_G is None:
+        return _finite(values.mean(-1))
+    return _finite(torch.where(kept_G, values, 0.0).sum(-1)) / count
 
 
-def _mean(value_G: Tensor, w_G: Tensor | None, count: Tensor) -> Tensor:
-    """Over the groups that count; what the others hold may be anything, since padding may."""
-    return value_G.mean() if w_G is None else torch.where(w_G > 0, value_G, 0).sum() / count
+def _finite(value: Tensor) -> Tensor:
+    return value.nan_to_num(torch.inf, torch.inf, torch.inf)
 
 
 def _moments(x_GM: Tensor, centred: bool) -> tuple[Tensor, Tensor]:
@@ -219,21 +220,29 @@ def _msq(x: Tensor) -> Tensor:
     return norm.square() / x.shape[-1]
 
 
-def similarity(y_ND: Tensor, w_N: Tensor | None = None) -> Tensor:
-    """Mean cosine between two different tokens that count: (N^2 ||mean of unit vectors||^2 - N) / (N(N - 1))."""
-    unit = torch.nn.functional.normalize(y_ND, dim=-1)
-    if w_N is None:
+def similarity(y_ND: Tensor, kept_N: Tensor | None = None) -> Tensor:
+    """Mean cosine between two different tokens that count: (||sum of unit vectors||^2 - N) / (N(N - 1)).
+
+    NaN for fewer than two of them, Inf where one is not finite.
+    """
+    unit_ND = torch.nn.functional.normalize(y_ND, dim=-1)
+    if kept_N is None:
         tokens = y_ND.shape[0]
-        return (tokens * unit.mean(0).square().sum() - 1) / max(tokens - 1, 1)
-    kept = torch.where(w_N[:, None] > 0, unit, 0)
-    number = w_N.sum()
-    return (kept.sum(0).square().sum() / number - 1) / (number - 1)
+        return _finite((tokens * unit_ND.mean(0).square().sum() - 1) / max(tokens - 1, 1))
+    number = kept_N.sum()
+    total = torch.where(kept_N[:, None], unit_ND, 0.0).sum(0).square().sum()
+    return torch.where(number > 1, _finite((total / number - 1) / (number - 1)), torch.nan)
 
 
-def context_share(z_ND: Tensor, w_N: Tensor | None = None) -> Tensor:
-    """Part of the sum of squares that is left when the mean over the tokens that count is taken away."""
-    if w_N is None:
-        return (z_ND - z_ND.mean(0)).square().sum() / z_ND.square().sum()
-    counts = w_N[:, None] > 0
-    kept = torch.where(counts, z_ND, 0)
-    return torch.where(counts, z_ND - kept.sum(0) / w_N.sum(), 0).square().sum() / kept.square().sum()
+def context_share(z_ND: Tensor, kept_N: Tensor | None = None) -> Tensor:
+    """Part of the sum of squares that is left when the mean over the tokens that count is taken away.
+
+    NaN where all are 0 or fewer than two count, Inf where one is not finite.
+    """
+    if kept_N is None:
+        left, whole = z_ND - z_ND.mean(0), z_ND.square().sum()
+        return torch.where(whole == 0, torch.nan, _finite(left.square().sum() / whole))
+    kept_N1, number = kept_N[:, None], kept_N.sum()
+    z_ND = torch.where(kept_N1, z_ND, 0.0)
+    left, whole = torch.where(kept_N1, z_ND - z_ND.sum(0) / number, 0.0), z_ND.square().sum()
+    return torch.where((whole == 0) | (number < 2), torch.nan, _finite(left.square().sum() / whole))

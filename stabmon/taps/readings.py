@@ -22,10 +22,15 @@ class Readings:
         self._values = torch.zeros(places, len(combine), device=device)
         self._largest = torch.tensor([how == "max" for how in combine], device=device)
         self._mean = torch.tensor([how == "mean" for how in combine], device=device)
+        self._only_means = set(combine) == {"mean"}
 
     def add(self, place: int, values: Tensor, weight: Tensor | float = 1.0) -> None:
         """`values`: float32[column] of one call; `weight`: what it counts in a mean, such as its number of tokens."""
         values = values.to(self._values.device, non_blocking=True)
+        if self._only_means:  # the same in half as many operations
+            self._weights[place] += (values == values) * weight
+            self._values[place] += values.nan_to_num(0.0, torch.inf, torch.inf) * weight
+            return
         read = ~values.isnan()
         weights = torch.where(self._mean, weight, 1.0) * read
         held, seen = self._values[place], self._weights[place] > 0
