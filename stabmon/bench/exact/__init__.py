@@ -17,7 +17,8 @@ from rich.console import Console
 
 from stabmon.bench.clock import one_thread
 from stabmon.bench.exact.cases import chosen, missing
-from stabmon.bench.exact.compare import Cell, cells
+from stabmon.bench.exact.compare import Cell, broken, cells, pooled
+from stabmon.bench.exact.estimates import Pool
 from stabmon.bench.exact.families import families
 from stabmon.bench.exact.screen import markdown, show
 from stabmon.bench.exact.twin import train
@@ -53,10 +54,15 @@ def exact(quick: bool = False, only: str = "", as_json: bool = False, page: Path
 def compared(quick: bool, only: str) -> Iterator[tuple[Cell, str]]:
     """Every cell, with the name of its training."""
     with one_thread(torch.device("cpu")), own_settings(), _quiet():
+        pool = Pool()
         for plan, loop in chosen(families()[0], only, quick):
-            twin, watched = train(plan), watch(plan, loop)
             name = f"{plan.family.name} / {plan.loop.name} / {plan.precision}"
-            yield from ((cell, name) for cell in cells(plan, twin, watched))
+            try:
+                found = list(cells(plan, train(plan), watch(plan, loop), pool))
+            except Exception as error:  # the other trainings have something to say
+                found = [broken(plan, error)]
+            yield from ((cell, name) for cell in found)
+        yield from ((cell, "all") for cell in pooled(pool))
 
 
 def left_out() -> Sequence[str]:

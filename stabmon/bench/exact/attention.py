@@ -37,6 +37,8 @@ class AttentionSpy(TorchFunctionMode):
             self._tell(AttentionCall(args[0].detach().double()))
         elif func is F.scaled_dot_product_attention:
             self._tell(AttentionCall(_logits(*args, **given)))
+        elif func is F.multi_head_attention_forward:
+            self._tell(AttentionCall(_of_module(*args, **given)))
         return func(*args, **given)
 
 
@@ -62,3 +64,29 @@ def _logits(
     if attn_mask.dtype == torch.bool:
         return logits.masked_fill(~attn_mask, -math.inf)
     return logits + attn_mask.double()
+
+
+@torch.no_grad()
+def _of_module(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    width: int,
+    heads: int,
+    weight: Tensor,
+    bias: Tensor,
+    *_: Any,
+    **rest: Any,
+) -> Tensor:
+    """What nn.MultiheadAttention does inside: time comes first, one matrix projects to queries, keys and values."""
+    projected = [
+        F.linear(x.detach().double(), w.detach().double(), b.detach().double()).transpose(0, 1)
+        for x, w, b in zip((query, key), weight.chunk(3)[:2], bias.chunk(3)[:2], strict=True)
+    ]
+    q, k = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in projected)
+    logits = _logits(q, k, k)
+    hidden = rest.get("key_padding_mask")
+    if hidden is None:
+        return logits
+    hidden = hidden if hidden.dtype == torch.bool else hidden < 0
+    return logits.masked_fill(hidden[:, None, None, :], -math.inf)

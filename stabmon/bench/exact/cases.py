@@ -42,7 +42,7 @@ CASES = (
     Case(Loop("two optimizers", optimizers=2), plain, (_FULL,), models=_SEVERAL),
     Case(Loop("checkpointing"), checkpointed(False), (_FULL, _MIXED), models=_CHECKPOINTED),
     Case(Loop("re-entrant checkpointing"), checkpointed(True), (_FULL,), models=_CHECKPOINTED),
-    Case(Loop("torch.compile"), compiled, (_FULL,), models=_COMPILED),
+    Case(Loop("torch.compile", compiled=True), compiled, (_FULL,), models=_COMPILED),
     Case(
         Loop("Hugging Face", micro_batches=2, clip=True, counted=True),
         in_huggingface,
@@ -50,7 +50,13 @@ CASES = (
         "transformers",
         _TRAINERS,
     ),
-    Case(Loop("Lightning", micro_batches=2, clip=True), in_lightning, (_FULL, _MIXED), "lightning", _TRAINERS),
+    Case(
+        Loop("Lightning", micro_batches=2, clip=True, inside="net"),
+        in_lightning,
+        (_FULL, _MIXED),
+        "lightning",
+        _TRAINERS,
+    ),
     Case(
         Loop("Accelerate", micro_batches=2, clip=True),
         in_accelerate,

@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from stabmon.bench.exact.naive import CLOCKS, NAIVE, Values
+from stabmon.bench.exact.estimates import POWERS, Pool
+from stabmon.bench.exact.naive import NAIVE, WITHOUT, Values
+from stabmon.bench.exact.naive.output import estimated
 from stabmon.bench.exact.plan import Plan
-from stabmon.bench.exact.tolerances import FLOOR, tolerance
+from stabmon.bench.exact.tolerances import FLOOR, TOLERANCE, floor
 from stabmon.bench.exact.twin import Step, Twin
 from stabmon.bench.exact.watched import Watched
 from stabmon.catalog import STATISTICS
@@ -30,7 +32,7 @@ class Cell:
     """|a - b| / max(|b|, floor), b being the second computation; 1 where one of the two has no value. None: neither."""
     tolerance: float | None
     note: str = ""
-    """Why there is no value, or why this tolerance, or where it fails."""
+    """Why there is no value, or how estimates are judged, or where it fails."""
 
     @property
     def agrees(self) -> bool:
@@ -44,26 +46,39 @@ class Difference:
 
     error: float
     where: str = ""
+    ratio: float = math.nan
+    """What was read / what was due."""
 
 
-def cells(plan: Plan, twin: Twin, watched: Watched) -> Iterator[Cell]:
-    """One for every statistic of the catalog, and one for the training itself."""
-    yield _cell(plan, SAME_TRAINING, _parameters(twin, watched))
+def cells(plan: Plan, twin: Twin, watched: Watched, pool: Pool) -> Iterator[Cell]:
+    """One for every statistic of the catalog, and one for the training itself. Estimates also go into the pool."""
+    training = (plan.family.name, plan.loop.name, plan.precision)
+    same = _parameters(twin, watched)
+    yield _cell(training, SAME_TRAINING, same)
     for name in STATISTICS:
-        if name in CLOCKS:
-            yield _cell(plan, name, "a clock's reading: a second one would be of another time")
+        if name in WITHOUT:
+            yield Cell(*training, name, None, None, WITHOUT[name])
         elif name not in NAIVE:
-            yield _cell(plan, name, Difference(1.0, "no independent computation is written for it"))
+            yield _cell(training, name, Difference(1.0, "no independent computation is written for it"))
         else:
-            yield _cell(plan, name, _worst(name, twin, watched))
+            yield _compared(training, name, twin, watched, pool)
 
 
-def _cell(plan: Plan, statistic: str, found: Difference | str) -> Cell:
-    of = (plan.family.name, plan.loop.name, plan.precision, statistic)
-    if isinstance(found, str):
-        return Cell(*of, None, None, found)
-    allowed, reason = tolerance(statistic, plan)
-    return Cell(*of, found.error, allowed, reason if found.error <= allowed else found.where)
+def broken(plan: Plan, error: Exception) -> Cell:
+    """What stands for a training that did not come to its end."""
+    training = (plan.family.name, plan.loop.name, plan.precision)
+    return _cell(training, SAME_TRAINING, Difference(1.0, f"{type(error).__name__}: {error}"))
+
+
+def pooled(pool: Pool) -> Iterator[Cell]:
+    """The estimates of all trainings together."""
+    for statistic in pool:
+        yield Cell("all", "all", "all", statistic, *pool.judged(statistic))
+
+
+def _cell(training: tuple[str, str, str], statistic: str, found: Difference) -> Cell:
+    note = found.where if found.error > TOLERANCE else ""
+    return Cell(*training, statistic, found.error, TOLERANCE, note)
 
 
 def _parameters(twin: Twin, watched: Watched) -> Difference:
@@ -76,38 +91,44 @@ def _parameters(twin: Twin, watched: Watched) -> Difference:
     return found
 
 
-def _worst(name: str, twin: Twin, watched: Watched) -> Difference | str:
-    """Over sites and steps; in words where it is not defined in any."""
-    if len(watched.snapshots) != len(twin.steps):
-        return Difference(1.0, f"{len(watched.snapshots)} of {len(twin.steps)} steps were told")
-    why, worst = "", None
+def _compared(training: tuple[str, str, str], name: str, twin: Twin, watched: Watched, pool: Pool) -> Cell:
+    """The worst over sites and steps; of estimates the mean."""
+    why, worst, mine = "", None, Pool()
     for step, snapshot in zip(twin.steps, watched.snapshots, strict=True):
         expected = NAIVE[name](twin, step)
         if isinstance(expected, str):
             why, expected = expected, {}
-        for difference in _differences(name, expected, snapshot, step):
-            if worst is None or not difference.error <= worst.error:
-                worst = difference
-    if worst is not None and watched.failures and worst.error:
-        return Difference(worst.error, "; ".join((worst.where, *watched.failures)))
-    return worst or why or "not defined here"
+        found = list(_differences(name, expected, snapshot, step, twin.plan.loop.inside))
+        if found and name in POWERS and estimated(step) and all(d.ratio == d.ratio for d in found):
+            mine.add(name, [d.ratio for d in found])
+        else:
+            worst = max([worst, *found] if worst else found, key=lambda d: d.error, default=worst)
+    pool.extend(mine)
+    if worst is not None and worst.error > TOLERANCE and watched.failures:
+        worst = Difference(worst.error, "; ".join((worst.where, *watched.failures)))
+    if name in list(mine) and (worst is None or worst.error <= TOLERANCE):
+        return Cell(*training, name, *mine.judged(name))
+    return (
+        Cell(*training, name, None, None, why or "not defined here") if worst is None else _cell(training, name, worst)
+    )
 
 
-def _differences(name: str, expected: Values, snapshot: Snapshot, step: Step) -> Iterator[Difference]:
+def _differences(name: str, expected: Values, snapshot: Snapshot, step: Step, inside: str) -> Iterator[Difference]:
     """Of each site at which either has a value."""
     told: Mapping[str, float] = {
-        site.name: float(value) for site, value in zip(snapshot.layout.sites_of(name), snapshot[name], strict=True)
+        site.name.removeprefix(f"{inside}."): float(value)
+        for site, value in zip(snapshot.layout.sites_of(name), snapshot[name], strict=True)
     }
     for where in dict.fromkeys((*expected, *told)):
         right, said = expected.get(where, math.nan), told.get(where, math.nan)
         if math.isnan(right) and math.isnan(said):
             continue
         place = f"step {step.number}{', ' if where else ''}{where}: {said:.6g} read, {right:.6g} due"
-        yield Difference(_error(said, right), place)
+        yield Difference(_error(said, right, floor(name)), place, said / right if right else math.nan)
 
 
-def _error(said: float, right: float) -> float:
+def _error(said: float, right: float, least: float) -> float:
     if said == right:
         return 0.0
-    error = abs(said - right) / max(abs(right), FLOOR)
+    error = abs(said - right) / max(abs(right), least)
     return error if math.isfinite(error) else 1.0

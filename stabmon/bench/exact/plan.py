@@ -17,8 +17,12 @@ from torch.optim.lr_scheduler import LambdaLR
 from stabmon.bench.exact.families import Batch, Family
 
 STEPS, RATE, CLIP, LENGTH, SEED = 3, 1e-2, 0.1, 12, 7
+BETAS, EPSILON, DECAY = (0.9, 0.999), 1e-8, 0.1
+"""AdamW's."""
 OVERFLOW = 2
 """The step that a loss scaler is made to skip."""
+
+_SCALE, _TOO_LARGE = 2.0**4, 2.0**120
 
 Precision = Literal["fp32", "bf16 autocast", "fp16 autocast", "pure bf16"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16 autocast", "fp16 autocast", "pure bf16")
@@ -37,6 +41,9 @@ class Loop:
     optimizers: int = 1
     counted: bool = False
     """The losses of the micro-batches are divided by the number of targets of the whole batch (transformers)."""
+    compiled: bool = False
+    inside: str = ""
+    """What the model is called inside the module that is watched."""
     evaluates: bool = False
     """After the first step."""
 
@@ -78,7 +85,7 @@ class Plan:
         """AdamW, one or one for each half of the parameters."""
         parameters = list(model.parameters())
         parts = self.loop.optimizers
-        return [torch.optim.AdamW(parameters[i::parts], lr=RATE, weight_decay=0.1) for i in range(parts)]
+        return [torch.optim.AdamW(parameters[i::parts], RATE, BETAS, EPSILON, DECAY) for i in range(parts)]
 
     def autocast(self) -> AbstractContextManager[object]:
         """What the loop's forward runs in."""
@@ -87,7 +94,12 @@ class Plan:
 
     def scaler(self) -> GradScaler:
         """One that does nothing where the loop has none."""
-        return GradScaler("cpu", init_scale=2.0**4, enabled=self.loop.scaler)
+        return GradScaler("cpu", init_scale=_SCALE, enabled=self.loop.scaler)
+
+    def rescale(self, scaler: GradScaler, step: int) -> None:
+        """Before the forward: a scale at which the step overflows, or one at which it does not."""
+        if self.loop.scaler and step > 1:
+            scaler.update(_TOO_LARGE if step == OVERFLOW else _SCALE)
 
 
 def schedule(optimizer: Optimizer) -> LambdaLR:

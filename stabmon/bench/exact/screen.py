@@ -16,6 +16,8 @@ Each cell of the large table is the power of ten of the relative error: -7 is an
 the last bit, · is not defined there, !! is beyond its tolerance. Columns are numbered as the statistics below."""
 _WIDE = 24
 """Columns of the large table beside each other."""
+_COLUMNS = (*PRECISIONS, "all")
+"""The last is of estimates, all of them together."""
 _TOLD = 3
 """Cells of a statistic that are told of, of those that do not agree."""
 
@@ -65,7 +67,7 @@ def _large(cells: Sequence[Cell], names: Sequence[str], numbers: dict[str, int])
     for cell in cells:
         rows.setdefault((cell.model, cell.loop, cell.precision), {})[cell.statistic] = cell
     for training, of_training in rows.items():
-        table.add_row(*training, *(_power(of_training[name]) for name in names))
+        table.add_row(*training, *(_power(of_training[name]) if name in of_training else "" for name in names))
     return table
 
 
@@ -78,9 +80,9 @@ def _power(cell: Cell) -> str:
 
 
 def _small(cells: Sequence[Cell], numbers: dict[str, int]) -> Table:
-    table = Table("", "statistic", *PRECISIONS, box=None, pad_edge=False, title="worst relative error")
+    table = Table("", "statistic", *_COLUMNS, box=None, pad_edge=False, title="worst relative error")
     for name, number in numbers.items():
-        table.add_row(str(number), name, *(_worst(cells, name, precision) for precision in PRECISIONS))
+        table.add_row(str(number), name, *(_worst(cells, name, precision) for precision in _COLUMNS))
     return table
 
 
@@ -93,13 +95,13 @@ def _worst(cells: Sequence[Cell], statistic: str, precision: str) -> str:
 def markdown(cells: Sequence[Cell]) -> str:
     """The worst error of each statistic in each precision, and the number of cells behind it."""
     lines = [
-        f"| statistic | {' | '.join(PRECISIONS)} | cells | not defined in |",
-        f"| --- | {'--- | ' * len(PRECISIONS)}--- | --- |",
+        f"| statistic | {' | '.join(_COLUMNS)} | cells | not defined in |",
+        f"| --- | {'--- | ' * len(_COLUMNS)}--- | --- |",
     ]
     for name in _unique(cells, lambda cell: cell.statistic):
         mine = [cell for cell in cells if cell.statistic == name]
         undefined = sum(cell.relative_error is None for cell in mine)
-        worst = " | ".join(_worst(cells, name, precision) for precision in PRECISIONS)
+        worst = " | ".join(_worst(cells, name, precision) for precision in _COLUMNS)
         lines.append(f"| `{name}` | {worst} | {len(mine)} | {undefined} |")
     return "\n".join((*lines, "", conclusion(cells), ""))
 

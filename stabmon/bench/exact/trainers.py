@@ -116,7 +116,9 @@ def _quiet() -> Iterator[None]:
 def in_accelerate(plan: Plan, model: nn.Module, settings: Settings) -> None:
     """A loop around accelerate."""
     from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
 
+    AcceleratorState._reset_state(reset_partial_state=True)  # that of the training before, in its precision
     accelerator = Accelerator(
         cpu=True,
         gradient_accumulation_steps=plan.loop.micro_batches,

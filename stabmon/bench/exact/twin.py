@@ -24,7 +24,7 @@ Tensors = Mapping[str, Tensor]
 Kept = TypeVar("Kept")
 
 
-@dataclass
+@dataclass(eq=False)
 class Call:
     """One training forward of the model."""
 
@@ -127,8 +127,7 @@ def train(plan: Plan) -> Twin:
     for number, batches in enumerate(plan.batches, 1):
         before, rate = _copies(model.named_parameters()), optimizers[0].param_groups[0]["lr"]
         spy.calls = []
-        if plan.loop.scaler and number == OVERFLOW:
-            scaler.update(2.0**120)
+        plan.rescale(scaler, number)
         losses = [_backward(plan, model, batches, i, scaler, spy) for i in range(len(batches))]
         scale = scaler.get_scale()
         gradients = {n: p.grad.double() / scale for n, p in model.named_parameters() if p.grad is not None}

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stabmon.bench.exact.plan import CLIP, OVERFLOW, SEED, Plan, schedule
+from stabmon.bench.exact.plan import CLIP, SEED, Plan, schedule
 from stabmon.monitor import Monitor
 from stabmon.records import PART_FAILED, Event, Snapshot
 
@@ -55,6 +55,8 @@ def watch(plan: Plan, train: Train) -> Watched:
         settings = {"folder": Path(folder), "serve": False, "log": False, "level": "deep", "sinks": [keep]}
         torch.manual_seed(SEED)
         train(plan, model, settings)
+    if len(keep.snapshots) != len(plan.batches):
+        raise RuntimeError(f"{len(keep.snapshots)} of {len(plan.batches)} steps were told")
     named = (*model.named_parameters(), *model.named_buffers())
     return Watched(keep.snapshots, {name: value.detach() for name, value in named}, keep.failures)
 
@@ -68,8 +70,7 @@ def plain(plan: Plan, model: nn.Module, settings: Settings) -> None:
     with Monitor(model, optimizers, **settings) as monitor:
         for number, batches in enumerate(plan.batches, 1):
             losses = []
-            if plan.loop.scaler and number == OVERFLOW:
-                scaler.update(2.0**120)
+            plan.rescale(scaler, number)
             for batch in batches:
                 with plan.autocast():
                     loss = network(**batch)["loss"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Literal
@@ -30,10 +30,15 @@ class Family:
     """Names of the classes of its norm layers."""
     blocks: Sequence[str]
     """Names of its blocks, as regular expressions."""
+    sums: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Where a block adds to its residual stream: sub-layer -> (the stream, what is added), each as `in:module` or
+    `out:module` of the block, `in:` being the block's own input."""
     padded: bool = False
     """Whether it takes an attention mask."""
     dropout: bool = False
     """Then only loops that draw the same random numbers as the second computation are comparable."""
+    shifts: bool = False
+    """Whether a label is that of the next position."""
     counts: bool = False
     """Whether it divides its loss by a number of targets that the loop counts."""
 

@@ -9,7 +9,7 @@ import torch
 from stabmon.bench.exact.families import Batch
 from stabmon.bench.exact.networks import CLASSES, VOCABULARY
 
-SEQUENCES, PICTURES, SIDE = 4, 6, 16
+SEQUENCES, PICTURES, SIDE = 4, 4, 8
 IGNORED = -100
 
 

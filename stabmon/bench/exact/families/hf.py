@@ -21,6 +21,13 @@ _LLAMA = {**_SIZE, "vocab_size": VOCABULARY, "num_key_value_heads": 2, "head_dim
 _SHIFTED = words(aligned=False)
 
 
+_LAYERS = [r"model\.layers\.\d+"]
+_PRE = {
+    "self_attn": ("in:input_layernorm", "out:self_attn"),
+    "mlp": ("in:post_attention_layernorm", "out:mlp"),
+}
+
+
 def _model(model: str, config: str, **settings: Any) -> nn.Module:
     """Eager attention: what it multiplies can be seen."""
     torch.manual_seed(0)
@@ -36,11 +43,14 @@ def _family(
     batch: Callable[[torch.Generator, int, bool], Batch],
     norms: dict[str, Kind],
     blocks: list[str],
+    sums: dict[str, tuple[str, str]],
     **settings: Any,
 ) -> Family:
     make = partial(_model, model, config, **settings)
     counts = _takes_count(getattr(transformers, model))
-    return Family(name, make, batch, norms, blocks, padded=batch is not pictures, counts=counts)
+    return Family(
+        name, make, batch, norms, blocks, sums, padded=batch is not pictures, shifts=batch is _SHIFTED, counts=counts
+    )
 
 
 def _takes_count(model: Any) -> bool:
@@ -52,41 +62,51 @@ def _takes_count(model: Any) -> bool:
 HUGGINGFACE = [
     _family(
         "GPT-2", "GPT2LMHeadModel", "GPT2Config", _SHIFTED, {"LayerNorm": "centred"}, [r"transformer\.h\.\d+"],
+        {"attn": ("in:ln_1", "out:attn"), "mlp": ("in:ln_2", "out:mlp")},
         n_embd=32, n_layer=2, n_head=4, vocab_size=VOCABULARY, n_positions=64, bos_token_id=1, eos_token_id=1,
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
     ),
     _family(
-        "Llama", "LlamaForCausalLM", "LlamaConfig", _SHIFTED, {"LlamaRMSNorm": "raw"}, [r"model\.layers\.\d+"], **_LLAMA
+        "Llama", "LlamaForCausalLM", "LlamaConfig", _SHIFTED, {"LlamaRMSNorm": "raw"}, _LAYERS, _PRE, **_LLAMA
     ),
     _family(
-        "Qwen3", "Qwen3ForCausalLM", "Qwen3Config", _SHIFTED, {"Qwen3RMSNorm": "raw"}, [r"model\.layers\.\d+"], **_LLAMA
+        "Qwen3", "Qwen3ForCausalLM", "Qwen3Config", _SHIFTED, {"Qwen3RMSNorm": "raw"}, _LAYERS, _PRE, **_LLAMA
     ),
     _family(
-        "Gemma 2", "Gemma2ForCausalLM", "Gemma2Config", _SHIFTED, {"Gemma2RMSNorm": "raw, 1 + weight"},
-        [r"model\.layers\.\d+"], sliding_window=8, **_LLAMA,
+        "Gemma 2", "Gemma2ForCausalLM", "Gemma2Config", _SHIFTED, {"Gemma2RMSNorm": "raw, 1 + weight"}, _LAYERS,
+        {
+            "self_attn": ("in:input_layernorm", "out:post_attention_layernorm"),
+            "mlp": ("in:pre_feedforward_layernorm", "out:post_feedforward_layernorm"),
+        },
+        sliding_window=8, **_LLAMA,
     ),
     _family(
-        "Mixtral", "MixtralForCausalLM", "MixtralConfig", _SHIFTED, {"MixtralRMSNorm": "raw"},
-        [r"model\.layers\.\d+"], num_local_experts=4, experts_implementation="eager", **_LLAMA,
+        "Mixtral", "MixtralForCausalLM", "MixtralConfig", _SHIFTED, {"MixtralRMSNorm": "raw"}, _LAYERS, _PRE,
+        num_local_experts=4, experts_implementation="eager", **_LLAMA,
     ),
     _family(
         "BERT, classes", "BertForSequenceClassification", "BertConfig", sentences, {"LayerNorm": "centred"},
-        [r"bert\.encoder\.layer\.\d+"], vocab_size=VOCABULARY, max_position_embeddings=64, num_labels=CLASSES,
-        **_SIZE, **_QUIET,
+        [r"bert\.encoder\.layer\.\d+"],
+        {"attention": ("in:", "out:attention.output.dropout"), "output": ("in:intermediate", "out:output.dropout")},
+        vocab_size=VOCABULARY, max_position_embeddings=64, num_labels=CLASSES, **_SIZE, **_QUIET,
     ),
     _family(
         "T5", "T5ForConditionalGeneration", "T5Config", translations, {"T5LayerNorm": "raw"},
-        [r"encoder\.block\.\d+", r"decoder\.block\.\d+"], vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=48,
-        num_layers=2, num_heads=4, dropout_rate=0.0, decoder_start_token_id=0,
+        [r"encoder\.block\.\d+", r"decoder\.block\.\d+"],
+        {f"layer.{i}": (f"in:layer.{i}.layer_norm", f"out:layer.{i}.dropout") for i in range(3)},
+        vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, dropout_rate=0.0,
+        decoder_start_token_id=0,
     ),
     _family(
         "ViT", "ViTForImageClassification", "ViTConfig", pictures, {"LayerNorm": "centred"}, [r"vit\.layers\.\d+"],
+        {"attention": ("in:layernorm_before", "out:attention"), "mlp": ("in:layernorm_after", "out:mlp")},
         image_size=SIDE, patch_size=4, num_labels=CLASSES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
         **_SIZE,
     ),
     _family(
         "ConvNeXt", "ConvNextForImageClassification", "ConvNextConfig", pictures,
         {"LayerNorm": "centred", "ConvNextLayerNorm": "centred"}, [r"convnext\.encoder\.stages\.\d+\.layers\.\d+"],
+        {"pwconv2": ("in:", "out:drop_path")},
         patch_size=2, num_stages=2, hidden_sizes=[16, 24], depths=[2, 1], image_size=SIDE, num_labels=CLASSES,
     ),
 ]  # fmt: skip

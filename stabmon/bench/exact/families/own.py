@@ -10,33 +10,52 @@ from stabmon.bench.exact.networks import Encoder, Gpt, ResidualCnn, UNet, made
 
 _NEXT = words(aligned=True)
 
-OWN = [
-    Family("GPT, Pre-LN", partial(made, Gpt, "pre"), _NEXT, {"LayerNorm": "centred"}, [r"blocks\.\d+"], padded=True),
-    Family(
-        "GPT, Post-LN, dropout",
-        partial(made, Gpt, "post", 0.2),
+
+def _gpt(name: str, placement: str, dropout: float, trunks: tuple[str, str]) -> Family:
+    attention, mlp = trunks
+    return Family(
+        name,
+        partial(made, Gpt, placement, dropout),
         _NEXT,
         {"LayerNorm": "centred"},
         [r"blocks\.\d+"],
+        {"attention": (attention, "out:attention"), "mlp": (mlp, "out:mlp")},
         padded=True,
-        dropout=True,
-    ),
-    Family(
-        "nn.TransformerEncoder, pre",
-        partial(made, Encoder, True),
+    )
+
+
+def _encoder(name: str, norm_first: bool, trunks: tuple[str, str]) -> Family:
+    attention, mlp = trunks
+    return Family(
+        name,
+        partial(made, Encoder, norm_first),
         _NEXT,
         {"LayerNorm": "centred"},
         [r"encoder\.layers\.\d+"],
+        {"self_attn": (attention, "out:dropout1"), "linear2": (mlp, "out:dropout2")},
         padded=True,
+    )
+
+
+OWN = [
+    _gpt("GPT, Pre-LN", "pre", 0.0, ("in:ln_1", "in:ln_2")),
+    _gpt("GPT, Post-LN, dropout", "post", 0.2, ("in:", "out:ln_1")),
+    _encoder("nn.TransformerEncoder, pre", True, ("in:norm1", "in:norm2")),
+    _encoder("nn.TransformerEncoder, post", False, ("in:", "out:norm1")),
+    Family(
+        "ResNet, BatchNorm",
+        partial(made, ResidualCnn),
+        pictures,
+        {"BatchNorm2d": "batch"},
+        [r"blocks\.\d+"],
+        {"conv2": ("in:", "out:bn2")},
     ),
     Family(
-        "nn.TransformerEncoder, post",
-        partial(made, Encoder, False),
-        _NEXT,
-        {"LayerNorm": "centred"},
-        [r"encoder\.layers\.\d+"],
-        padded=True,
+        "U-Net, GroupNorm",
+        partial(made, UNet),
+        noisy_pictures,
+        {"GroupNorm": "groups"},
+        [r"(down|up)\.\d+"],
+        {"conv": ("in:", "out:conv")},
     ),
-    Family("ResNet, BatchNorm", partial(made, ResidualCnn), pictures, {"BatchNorm2d": "batch"}, [r"blocks\.\d+"]),
-    Family("U-Net, GroupNorm", partial(made, UNet), noisy_pictures, {"GroupNorm": "groups"}, [r"(down|up)\.\d+"]),
 ]

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from stabmon.bench.exact.naive import baselines, norms, output, training, weights
+from stabmon.bench.exact.naive import (
+    activations,
+    attention,
+    baselines,
+    branches,
+    logits,
+    norms,
+    optimizer,
+    output,
+    training,
+    weights,
+)
 from stabmon.bench.exact.twin import Step, Twin
 
 Values = Mapping[str, float]
@@ -20,8 +31,18 @@ NAIVE: Mapping[str, Naive] = {
     **baselines.NAIVE,
     **norms.NAIVE,
     **weights.NAIVE,
+    **optimizer.NAIVE,
+    **activations.NAIVE,
+    **branches.NAIVE,
+    **attention.NAIVE,
+    **logits.NAIVE,
     **output.NAIVE,
 }
 
-CLOCKS = ("step_seconds", "monitor_seconds")
-"""Readings of a clock: a second reading would be of another time."""
+_CLOCK = "a clock's reading: a second one would be of another time"
+WITHOUT: Mapping[str, str] = {
+    "step_seconds": _CLOCK,
+    "monitor_seconds": _CLOCK,
+    "activation_max_key": "holds activation_max and its channel, which are compared",
+}
+"""Statistics that have no second computation, and why."""

@@ -27,4 +27,9 @@ def skipped_steps(twin: Twin, step: Step) -> Values:
     return {"": float(step.skipped)}
 
 
-NAIVE = {function.__name__: function for function in (loss, eval_loss, learning_rate, skipped_steps)}
+def pretrained(twin: Twin, step: Step) -> Values:
+    """All weights are random."""
+    return {"": 0.0}
+
+
+NAIVE = {function.__name__: function for function in (loss, eval_loss, learning_rate, skipped_steps, pretrained)}

@@ -77,15 +77,6 @@ def _root(square: Callable[[Twin, Step], Values | str]) -> Callable[[Twin, Step]
     return root
 
 
-def update_ratio(twin: Twin, step: Step) -> Values | str:
-    """Norm of the update / norm of the weights."""
-    if step.skipped:
-        return _skipped(step, twin)
-    update, weight = _squares(twin, difference(step.after, step.before)), _squares(twin, step.before)
-    # Where all weights are 0 both are held at the catalog's floor.
-    return {where: (max(update[where], 1e-36) / max(weight[where], 1e-36)) ** 0.5 for where in update}
-
-
 NAIVE: dict[str, Callable[[Twin, Step], Values | str]] = {
     "grad_sq": grad_sq,
     "grad_norm": _root(grad_sq),
@@ -95,5 +86,4 @@ NAIVE: dict[str, Callable[[Twin, Step], Values | str]] = {
     "weight_norm": _root(weight_sq),
     "update_sq": update_sq,
     "update_norm": _root(update_sq),
-    "update_ratio": update_ratio,
 }
