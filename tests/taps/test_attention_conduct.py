@@ -15,8 +15,10 @@ from torch._dynamo.utils import counters
 from torch.nn import functional as F
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils.checkpoint import checkpoint
+from transformers import MixtralConfig, MixtralForCausalLM
 
 from stabmon import Monitor
+from stabmon.bench.waits import counting
 from stabmon.taps import Due
 from stabmon.taps.attention import Attention
 from stabmon.taps.scores import scores_of, summary
@@ -233,3 +235,55 @@ def test_a_compiled_part_inside_an_attention_stays_compiled_and_the_attention_is
     assert read(tap) == pytest.approx(measured(Attention, seeded().eval(), backward))
     assert counters["stats"]["unique_graphs"] == 2  # with the function mode and without it
     assert sum(counters["graph_break"].values()) == 0
+
+
+def test_the_probe_of_a_model_that_trains_in_eval_mode_is_not_read(tmp_path: Any) -> None:
+    read_with: list[Any] = []
+    for probe_every in (1, 1000):
+        model = seeded().eval()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with Monitor(
+            model,
+            optimizer,
+            level="deep",
+            serve=False,
+            folder=tmp_path,
+            probe_every=probe_every,
+            dense_steps=0,
+            every=1,
+        ) as monitor:
+            for step in range(3):
+                model(INPUT + step).square().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                monitor.step(0.0)
+            assert monitor.latest is not None
+            assert (monitor.latest.scalar("total_output_change_ratio") > 0) == (probe_every == 1)
+            read_with.append((monitor.latest["attention_logit_max"], monitor.latest["attention_entropy"]))
+    assert [a.tolist() for a in read_with[0]] == [a.tolist() for a in read_with[1]]
+
+
+def test_nothing_read_at_level_deep_waits_for_the_device(tmp_path: Any) -> None:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    model = MixtralForCausalLM(MixtralConfig(**sizes, vocab_size=61, intermediate_size=8, num_local_experts=4))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    ids = torch.randint(61, (2, 12))
+    # No probe: it is the model's own code, which may wait.
+    quiet = {"every": 1, "dense_steps": 0, "probe_every": 1000}
+    with Monitor(model, optimizer, level="deep", serve=False, folder=tmp_path, **quiet) as monitor:
+
+        def train() -> None:
+            loss = model(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            monitor.step(loss)
+
+        train()  # in the first step the model is got to know
+        with counting(torch.device("cpu")) as waits:
+            train()
+            train()
+        assert monitor.latest is not None
+        for statistic in ("attention_entropy", "router_entropy", "log_z"):
+            assert (monitor.latest[statistic] > 0).all()
+    assert waits.count == 0
