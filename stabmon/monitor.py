@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -75,7 +76,7 @@ class Monitor:
             outputs = Outputs(list(sinks), met.settings)
             subject = Subject(inner, optimizers, judges, outputs, framework, start_step, self._ranks)
             self._session = Session(subject, met.settings)
-            atexit.register(self.close, "stopped")
+            atexit.register(self._at_exit)
         elif met.watches and self._ranks:
             self._follower = Follower(inner, optimizers, met.start_step, met.settings, self._ranks)
         self._reaction: Reaction | None = None
@@ -158,15 +159,24 @@ class Monitor:
                 raise
             _log.error("stabmon: an evaluation of step %d is not recorded: %s", session.step, error)
 
-    def close(self, state: RunState = "finished") -> None:
-        """The run is over: record what is under way and the final state, remove every hook. May be called twice."""
+    def close(self, state: RunState = "finished", *, linger: bool = True) -> None:
+        """The run is over: record what is under way and the final state, remove every hook. May be called twice.
+
+        `linger`: whether to go on serving for as long as the settings say.
+        """
         if os.getpid() != self._process:  # a forked child ends; the run is its parent's
             return
         self._closed = True
-        atexit.unregister(self.close)
-        watching = self._session or self._follower
-        if watching is not None and not watching.closed:
-            watching.close(state)
+        atexit.unregister(self._at_exit)
+        if self._session is not None and not self._session.closed:
+            self._session.close(state, linger)
+        if self._follower is not None and not self._follower.closed:
+            self._follower.close(state)
+
+    def _at_exit(self) -> None:
+        """The program ends and nobody closed the run: `sys.last_value` is the exception that ended it, if one did."""
+        error = getattr(sys, "last_exc", getattr(sys, "last_value", None))
+        self.close("failed" if isinstance(error, Exception) else "stopped")
 
     def _action(self, on_alert: Any) -> OnAlert | None:
         """What to do about an alert beside telling it."""

@@ -167,7 +167,7 @@ class Session:
         self._evaluation = loss
         self._events.append(Event(self.step, time.time(), EVALUATION, {"eval_loss": loss}))
 
-    def close(self, state: RunState) -> None:
+    def close(self, state: RunState, linger: bool = True) -> None:
         self.closed = True
         try:
             self._feed(self._instruments.arrived(wait=True))
@@ -182,7 +182,7 @@ class Session:
             with suppress(OSError):  # an attempt that did not get to a step, such as one with too large a batch
                 self._run_log.path.unlink()
         if self.server:
-            time.sleep(self._settings.linger_seconds if state in ("finished", "failed") else 0)
+            time.sleep(self._settings.linger_seconds if linger and state in ("finished", "failed") else 0)
             self.server.stop()
 
     def _keep(self, log: RunLogWriter) -> None:

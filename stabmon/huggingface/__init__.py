@@ -12,6 +12,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from stabmon.detectors import Detector
 from stabmon.huggingface.checkpoints import AlertCheckpoints
+from stabmon.huggingface.losses import TrainerLoss
 from stabmon.huggingface.reporters import History, reporting_trackers
 from stabmon.monitor import Monitor
 from stabmon.reaction import on_critical
@@ -22,9 +23,11 @@ from stabmon.sinks import Sink
 class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not followed: it is huge
     """Watches a Trainer's run with a `Monitor`, made when training begins.
 
-    The loss is what the model's own forward returned; gradients are read before the Trainer clips them. Run logs go to
-    `<output_dir>/stabmon` unless a folder is given. Takes what `Monitor` takes, but for model and optimizer; wrong
-    settings raise here, a taken port or a folder that cannot be written in `trainer.train()`, before the first step.
+    The loss is what the model's own forward returned, or what the Trainer makes of it by a way of its own; gradients
+    are read before the Trainer clips them. Run logs go to `<output_dir>/stabmon` unless a folder is given. Takes what
+    `Monitor` takes, but for model and optimizer; wrong settings raise here, a taken port or a folder that cannot be
+    written in `trainer.train()`, before the first step. The Trainer tells callbacks of no exception: a run that one
+    ended says so when the program ends or trains again.
     """
 
     def __init__(
@@ -36,19 +39,22 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self._settings = settings
         self._history = History()
         self._checkpoints = AlertCheckpoints()
+        self._loss: TrainerLoss | None = None
         self.monitor: Monitor | None = None
         """Watches the current or latest run; None before the first."""
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self._close("stopped")  # a run that ended in an exception, or with another batch size, never said so
+        if self.monitor:  # a run that ended in an exception, such as too large a batch, never said so
+            self.monitor.close("failed", linger=False)
         model: nn.Module = kwargs["model"]
         optimizer: Optimizer = kwargs["optimizer"]
         chosen = Settings.of(**self._settings)
         settings = {**self._settings, "folder": chosen.folder or Path(args.output_dir) / "stabmon"}
         if state.is_world_process_zero and not chosen.disabled and chosen.log_to in (None, "trainer"):
             settings["log_to"] = [self._history, *reporting_trackers(args, state, model)]
+        self._loss = TrainerLoss()
         if chosen.on_alert == "checkpoint":
             settings["on_alert"] = on_critical(self._checkpoints.want)
         self.monitor = Monitor(
@@ -63,7 +69,7 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self.monitor:
-            self.monitor.step()
+            self.monitor.step(self._loss.of_step(state.global_step) if self._loss else None)
             self._checkpoints.ask(args, control)
             control.should_training_stop |= self.monitor.should_stop
 
