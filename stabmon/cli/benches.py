@@ -63,7 +63,7 @@ def recorded(
 def exact(
     quick: Annotated[bool, typer.Option("--quick", help="A part that takes half a minute.")] = False,
     only: Annotated[str, typer.Option(help="Part of 'model / loop / precision'; * stands for anything.")] = "",
-    markdown: Annotated[Path | None, typer.Option(help="File to write the summary to.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Page to write the summary into, between its marks.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Every statistic against a second computation, over models, loops and precisions. Takes some minutes."""

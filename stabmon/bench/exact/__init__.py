@@ -20,7 +20,7 @@ from stabmon.bench.exact.cases import chosen, missing
 from stabmon.bench.exact.compare import Cell, broken, cells, pooled
 from stabmon.bench.exact.estimates import Pool
 from stabmon.bench.exact.families import families
-from stabmon.bench.exact.screen import markdown, show
+from stabmon.bench.exact.screen import markdown, show, write
 from stabmon.bench.exact.twin import train
 from stabmon.bench.exact.watched import watch
 from stabmon.bench.isolation import own_settings
@@ -28,9 +28,9 @@ from stabmon.bench.isolation import own_settings
 
 def exact(quick: bool = False, only: str = "", as_json: bool = False, page: Path | None = None) -> bool:
     """Compare and show; with `as_json` the last line of stdout is the result, and the rest goes to stderr. `page`: a
-    file to write the summary to, as Markdown. Returns whether every cell agrees.
+    Markdown file to write the summary into, between its marks. Returns whether every cell agrees.
 
-    ValueError: no training fits `only`.
+    ValueError: no training fits `only`, or the page has no marks.
     """
     console = Console(stderr=as_json)
     started = time.monotonic()
@@ -45,7 +45,7 @@ def exact(quick: bool = False, only: str = "", as_json: bool = False, page: Path
     for line in left_out():
         console.print(line, highlight=False)
     if page is not None:
-        page.write_text(markdown(found), encoding="utf-8")
+        write(page, markdown(found))
     if as_json:
         sys.stdout.write(json.dumps({"cells": [asdict(cell) for cell in found]}) + "\n")
     return all(cell.agrees for cell in found)

@@ -93,24 +93,22 @@ def _parameters(twin: Twin, watched: Watched) -> Difference:
 
 def _compared(training: tuple[str, str, str], name: str, twin: Twin, watched: Watched, pool: Pool) -> Cell:
     """The worst over sites and steps; of estimates the mean."""
-    why, worst, mine = "", None, Pool()
+    why, worst, guesses = "not defined here", Difference(-1.0), Pool()
     for step, snapshot in zip(twin.steps, watched.snapshots, strict=True):
         expected = NAIVE[name](twin, step)
         if isinstance(expected, str):
             why, expected = expected, {}
         found = list(_differences(name, expected, snapshot, step, twin.plan.loop.inside))
         if found and name in POWERS and estimated(step) and all(d.ratio == d.ratio for d in found):
-            mine.add(name, [d.ratio for d in found])
+            guesses.add(name, [d.ratio for d in found])
         else:
-            worst = max([worst, *found] if worst else found, key=lambda d: d.error, default=worst)
-    pool.extend(mine)
-    if worst is not None and worst.error > TOLERANCE and watched.failures:
-        worst = Difference(worst.error, "; ".join((worst.where, *watched.failures)))
-    if name in list(mine) and (worst is None or worst.error <= TOLERANCE):
-        return Cell(*training, name, *mine.judged(name))
-    return (
-        Cell(*training, name, None, None, why or "not defined here") if worst is None else _cell(training, name, worst)
-    )
+            worst = max([worst, *found], key=lambda d: d.error)
+    pool.extend(guesses)
+    if worst.error > TOLERANCE:
+        return _cell(training, name, Difference(worst.error, "; ".join((worst.where, *watched.failures))))
+    if name in list(guesses):
+        return Cell(*training, name, *guesses.judged(name))
+    return Cell(*training, name, None, None, why) if worst.error < 0 else _cell(training, name, worst)
 
 
 def _differences(name: str, expected: Values, snapshot: Snapshot, step: Step, inside: str) -> Iterator[Difference]:
@@ -120,15 +118,18 @@ def _differences(name: str, expected: Values, snapshot: Snapshot, step: Step, in
         for site, value in zip(snapshot.layout.sites_of(name), snapshot[name], strict=True)
     }
     for where in dict.fromkeys((*expected, *told)):
-        right, said = expected.get(where, math.nan), told.get(where, math.nan)
-        if math.isnan(right) and math.isnan(said):
-            continue
-        place = f"step {step.number}{', ' if where else ''}{where}: {said:.6g} read, {right:.6g} due"
-        yield Difference(_error(said, right, floor(name)), place, said / right if right else math.nan)
+        read, due = told.get(where, math.nan), expected.get(where, math.nan)
+        error = relative_error(read, due, floor(name))
+        if error is not None:
+            place = f"step {step.number}{', ' if where else ''}{where}: {read:.6g} read, {due:.6g} due"
+            yield Difference(error, place, read / due if due else math.nan)
 
 
-def _error(said: float, right: float, least: float) -> float:
-    if said == right:
+def relative_error(read: float, due: float, least: float) -> float | None:
+    """|read - due| / max(|due|, least); 1 where one of them has no value, or is not finite alone; None: neither has."""
+    if math.isnan(read) and math.isnan(due):
+        return None
+    if read == due:
         return 0.0
-    error = abs(said - right) / max(abs(right), least)
+    error = abs(read - due) / max(abs(due), least)
     return error if math.isfinite(error) else 1.0

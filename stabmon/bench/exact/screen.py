@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +17,7 @@ Each cell of the large table is the power of ten of the relative error: -7 is an
 the last bit, · is not defined there, !! is beyond its tolerance. Columns are numbered as the statistics below."""
 _WIDE = 24
 """Columns of the large table beside each other."""
+_BEGIN, _END = "<!-- table -->", "<!-- end of table -->"
 _COLUMNS = (*PRECISIONS, "all")
 """The last is of estimates, all of them together."""
 _TOLD = 3
@@ -89,7 +91,7 @@ def _small(cells: Sequence[Cell], numbers: dict[str, int]) -> Table:
 def _worst(cells: Sequence[Cell], statistic: str, precision: str) -> str:
     of_both = [cell for cell in cells if (cell.statistic, cell.precision) == (statistic, precision)]
     found = [cell.relative_error for cell in of_both if cell.relative_error is not None]
-    return f"{max(found):.1e}" if found else "not defined" if of_both else ""
+    return f"{max(found):.0e}" if found else "not defined" if of_both else ""
 
 
 def markdown(cells: Sequence[Cell]) -> str:
@@ -104,6 +106,20 @@ def markdown(cells: Sequence[Cell]) -> str:
         worst = " | ".join(_worst(cells, name, precision) for precision in _COLUMNS)
         lines.append(f"| `{name}` | {worst} | {len(mine)} | {undefined} |")
     return "\n".join((*lines, "", conclusion(cells), ""))
+
+
+def write(page: Path, summary: str) -> None:
+    """Put the summary between the two marks of a page.
+
+    ValueError: it has not got them.
+    """
+    before, mark, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not mark or not end:
+        raise ValueError(
+            f"{page.name} has no line {_BEGIN}; it and {_END} are to be on it, the table goes between them"
+        )
+    page.write_text(f"{before}{_BEGIN}\n{summary}{_END}{after}", encoding="utf-8")
 
 
 def _training(cell: Cell) -> str:
