@@ -31,8 +31,8 @@ class Witness(Protocol):
         """Around a forward that is a training one."""
         ...
 
-    def gradients(self, scale: float = 1.0) -> None:
-        """They are complete, neither clipped nor unscaled."""
+    def gradients(self, scale: float = 1.0, part: str = "") -> None:
+        """They are complete, neither clipped nor unscaled; `part`: of the parameters whose names begin so."""
         ...
 
     def step(self, loss: Tensor | None = None, targets: Tensor | None = None) -> None:
@@ -70,7 +70,7 @@ class Naive:
         self._step = Step()
         self.steps: list[Step] = []
         for name, module in model.named_modules():
-            if isinstance(module, nn.LayerNorm | nn.RMSNorm) or type(module).__name__.endswith("RMSNorm"):
+            if isinstance(module, nn.LayerNorm | nn.RMSNorm | nn.GroupNorm | nn.BatchNorm2d):
                 module.register_forward_pre_hook(self._hook(name))
 
     def _hook(self, name: str) -> Callable[..., None]:
@@ -91,9 +91,10 @@ class Naive:
         yield
         self._open = False
 
-    def gradients(self, scale: float = 1.0) -> None:
+    def gradients(self, scale: float = 1.0, part: str = "") -> None:
         present = {name: p.grad for name, p in self._parameters.items() if p.grad is not None}
-        self._step.gradients = {name: _square(g.detach()) / scale**2 for name, g in present.items()}
+        squares = {name: _square(g.detach()) / scale**2 for name, g in present.items() if name.startswith(part)}
+        self._step.gradients = self._step.gradients | squares if part else squares
 
     def step(self, loss: Tensor | None = None, targets: Tensor | None = None) -> None:
         after, before = self._copies(), self._before
@@ -115,7 +116,7 @@ class Watched:
     def forward(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def gradients(self, scale: float = 1.0) -> None: ...
+    def gradients(self, scale: float = 1.0, part: str = "") -> None: ...
 
     def step(self, loss: Tensor | None = None, targets: Tensor | None = None) -> None:
         self.monitor.step(loss, targets)
