@@ -217,10 +217,14 @@ def _wrappings(model: nn.Module) -> list[nn.Module]:
 
 
 def _ranks(met: Meeting, model: nn.Module, inner: nn.Module) -> Together:
-    joins = [getattr(m, "_join_config", None) for m in _wrappings(model)]
+    joinable: list[Any] = [m for m in _wrappings(model) if hasattr(m, "_join_config")]
     device = local(next(inner.parameters())).device
     schedule = schedule_of(met.settings, met.start_step)
-    return Together(schedule, met.start_step, device, met.alike, lambda: any(j.enable for j in joins if j is not None))
+
+    def joining() -> bool:
+        return any(m._join_config.enable for m in joinable)
+
+    return Together(schedule, met.start_step, device, met.alike, joining)
 
 
 def _wrapped(model: nn.Module) -> nn.Module | None:

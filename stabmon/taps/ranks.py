@@ -93,11 +93,15 @@ class Together:
         return (due.layers or due.probe) and not self._joining()
 
     def agree(self, local: Local) -> Sequence[Column]:
-        try:
-            layouts, mine = _exchange(local, self._device)
-        except Exception:
-            self._lose()
-            layouts, mine = [local], 0
+        layouts, mine = [local], 0
+        if self._joining():
+            self._lost = True
+            _log.warning("stabmon: under join(), ranks are not put together; rank 0 tells what it sees alone")
+        else:
+            try:
+                layouts, mine = _exchange(local, self._device)
+            except Exception:
+                self._lose()
         union = unite(layouts)
         self._packing = Packing(union, mine, self._rank, self.size, self._device)
         return union.columns
