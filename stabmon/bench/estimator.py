@@ -27,7 +27,7 @@ from stabmon.taps.probe import Answer, Probe
 COUNTS = (1, 2, 4, 8, 16, 32)
 RATES = (1e-3, 1e-5, 1e-6)
 MEASURED = "estimate against exact derivative"
-_SHAPE, _STEPS = (1, 65), 20
+_SHAPE, _STEPS, _KL_COUNT = (1, 65), 20, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def rows(placement: str, network: nn.Module, draws: int) -> Iterator[Row]:
     made = one_update(network, tokens, RATES[0], _STEPS)
     row = _Rows(placement, made.scaled_to(RATES[1], RATES[0]))
     yield from row.by_count(draws)
-    yield row.kl(draws // 4)
+    yield from row.kl(draws // 2)
     for lr in RATES:
         yield from _Rows(placement, made.scaled_to(lr, RATES[0])).by_precision(lr)
 
@@ -98,15 +98,18 @@ class _Rows:
             for quantity, ratio in (("block", per_block), ("whole", total)):
                 yield self._row(MEASURED, quantity, RATES[1], ratio, count, 1 / sqrt(2 * count))
 
-    def kl(self, draws: int) -> Row:
-        """The mean of all draws, against the exact divergence."""
-        update, cotangents = self._update, Cotangents(self._update.blocks, draws)
-        found = self._probe(update.before, lambda answer: cotangents.estimate(answer, update.after, 0)).kl
-        assert found is not None
+    def kl(self, draws: int) -> Iterator[Row]:
+        """Single estimates and the mean of all, against the exact divergence."""
+        update, cotangents = self._update, Cotangents(self._update.blocks, _KL_COUNT)
+
+        def look(answer: Answer) -> list[Tensor | None]:
+            return [cotangents.estimate(answer, update.after, seed).kl for seed in range(draws // _KL_COUNT)]
+
         old = update.logits(update.before)
         exact = kl_divergence(old, update.logits(update.after) - old)
-        ratio = (found.double() / exact).reshape(1)
-        return self._row("estimate against exact divergence", "KL", RATES[1], ratio, draws, sqrt(2 / draws))
+        ratio = torch.stack([kl.double() / exact for kl in self._probe(update.before, look) if kl is not None])
+        for samples, count in ((ratio, _KL_COUNT), (ratio.mean().reshape(1), _KL_COUNT * len(ratio))):
+            yield self._row("estimate against exact divergence", "KL", RATES[1], samples, count, sqrt(2 / count))
 
     def by_precision(self, lr: float) -> Iterator[Row]:
         """What rounding does to finite differences and to estimates."""

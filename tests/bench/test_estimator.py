@@ -58,9 +58,12 @@ def test_the_error_of_estimates_is_1_over_sqrt_2k(rows: list[Row]) -> None:
 
 
 def test_a_kl_divergence_is_estimated_within_three_standard_errors(rows: list[Row]) -> None:
-    (row,) = (row for row in rows if row.quantity == "KL")
-    assert row.theory == pytest.approx((2 / (DRAWS // 4)) ** 0.5)
-    assert row.rms < 3 * row.theory
+    single, mean = (row for row in rows if row.quantity == "KL")
+    assert (single.cotangents, single.samples, mean.cotangents) == (16, 10, 160)
+    for row in (single, mean):
+        assert row.cotangents is not None
+        assert row.theory == pytest.approx((2 / row.cotangents) ** 0.5)
+        assert row.rms < 3 * row.theory
 
 
 @pytest.mark.parametrize("lr", RATES)
