@@ -52,18 +52,8 @@ class Forward:
         self._first: Call | None = None
         self._called = self._running = False
         self._tokens = Tokens(model)
-        post, piece = (Hook(do, failed) for do in (self._after, self._piece))
-        holders = _holders(norms)
         self._handles: dict[nn.Module, list[RemovableHandle]] = {}
-        for name, module in model.named_modules():
-            if not any(p.requires_grad for p in module.parameters()):
-                continue  # a loss, a metric, a frozen teacher
-            if name in holders:
-                pre = Hook(self._hook(parameters_of(module)), failed)
-                around = module.register_forward_pre_hook(pre, with_kwargs=True), module.register_forward_hook(post)
-                self._handles[module] = list(around)
-            else:
-                self._handles[module] = [module.register_forward_pre_hook(piece)]
+        self._attach(_holders(norms), failed)
         self._inside = [
             module.register_forward_pre_hook(Hook(self._stack_hook(parameters_of(module)), failed), with_kwargs=True)
             for name, module in model.named_modules()
@@ -115,6 +105,19 @@ class Forward:
         self.returned.clear()
         self._tokens.forget()
         self.training, self._first, self.last, self.loss_sum = False, None, None, None
+
+    def _attach(self, holders: Collection[str], failed: Callable[[Exception], None]) -> None:
+        """Watch every module that may be the root, and calls of the others outside it."""
+        post, piece = (Hook(do, failed) for do in (self._after, self._piece))
+        for name, module in self._model.named_modules():
+            if not any(p.requires_grad for p in module.parameters()):
+                continue  # a loss, a metric, a frozen teacher
+            if name in holders:
+                pre = Hook(self._hook(parameters_of(module)), failed)
+                around = module.register_forward_pre_hook(pre, with_kwargs=True), module.register_forward_hook(post)
+                self._handles[module] = list(around)
+            else:
+                self._handles[module] = [module.register_forward_pre_hook(piece)]
 
     def _hook(self, parameters: Sequence[str]) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
