@@ -35,7 +35,7 @@ def estimator(
     draws: Annotated[int, typer.Option(help="Random cotangents per network.")] = 480,
     as_json: AsJson = False,
 ) -> None:
-    """How exact the output change of an update is, against exact derivatives in float64. Takes about a minute."""
+    """How exact the output change of an update is, against exact derivatives in float64. Takes a minute or two."""
     with for_users():
         with torch_needed("bench"):
             from stabmon.bench.estimator import estimator as run
