@@ -7,18 +7,19 @@ PIP := $(BIN)/python -m pip install --quiet --no-build-isolation --constraint co
 PYTEST := $(BIN)/python -m pytest
 TAPS := tests/taps
 BROWSER := tests/browser
-TRAINING := $(wildcard tests/bench tests/demo tests/huggingface $(addprefix tests/test_,$(addsuffix .py,ddp examples frameworks gentle_edges huggingface lightning lightning_loggers lightning_on_alert monitor reaction)))
+DISTRIBUTED := tests/distributed tests/test_ddp.py tests/huggingface/test_two_ranks.py
+TRAINING := $(wildcard tests/bench tests/demo tests/huggingface $(addprefix tests/test_,$(addsuffix .py,examples frameworks gentle_edges huggingface lightning lightning_loggers lightning_on_alert monitor reaction)))
 
 # Two busy threads on a small machine cost minutes.
 export OMP_NUM_THREADS ?= 1
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check format test-unit test-taps test-training test-browser clean
+.PHONY: demo test check format test-unit test-taps test-training test-distributed test-browser clean
 
 demo: .venv/ready
 	@$(BIN)/stabmon demo $(ARGS)
 
-test: check test-unit test-taps test-training test-browser
+test: check test-unit test-taps test-training test-distributed test-browser
 
 check: .venv/ready-to-test
 	@$(BIN)/ruff format --check .
@@ -30,13 +31,16 @@ format: .venv/ready-to-test
 	@$(BIN)/ruff check --fix .
 
 test-unit: .venv/ready-to-test
-	@$(PYTEST) tests $(addprefix --ignore=,$(TAPS) $(TRAINING) $(BROWSER)) $(ARGS)
+	@$(PYTEST) tests $(addprefix --ignore=,$(TAPS) $(TRAINING) $(DISTRIBUTED) $(BROWSER)) $(ARGS)
 
 test-taps: .venv/ready-to-test
 	@$(PYTEST) $(TAPS) $(ARGS)
 
 test-training: .venv/ready-to-test
-	@$(PYTEST) $(TRAINING) $(ARGS)
+	@$(PYTEST) $(TRAINING) $(addprefix --ignore=,$(DISTRIBUTED)) $(ARGS)
+
+test-distributed: .venv/ready-to-test
+	@$(PYTEST) $(DISTRIBUTED) $(ARGS)
 
 test-browser: .venv/ready-to-test
 	@$(PYTEST) $(BROWSER) $(ARGS)

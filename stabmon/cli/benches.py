@@ -43,6 +43,21 @@ def estimator(
 
 
 @bench.command()
+def ranks(
+    processes: Annotated[list[int] | None, typer.Option(help="2, 4 or both; may be repeated.")] = None,
+    mode: Annotated[list[str] | None, typer.Option(help="Such as ddp or fsdp2; may be repeated. All, if none.")] = None,
+    level: Annotated[str, typer.Option(help="light, standard or deep.")] = "standard",
+    as_json: AsJson = False,
+) -> None:
+    """What several processes on this machine read together, against one that sees all. Takes some minutes."""
+    with for_users():
+        with torch_needed("bench"):
+            from stabmon.bench.ranks import ranks as run
+        right = run(mode, processes or [2, 4], level, as_json)
+        raise typer.Exit(0 if right else 1)
+
+
+@bench.command()
 def recorded(
     folder: Annotated[Path, typer.Argument(help="Has index.csv and its series, or algoperf.csv.gz and its outcomes.")],
     part: Annotated[str, typer.Option(help="Of the runs: all, calibration, test.")] = "all",

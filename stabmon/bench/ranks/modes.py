@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, distributed, nn
@@ -72,8 +72,8 @@ def _plain(model: nn.Module, micro: int = 1) -> Wrapped:
         losses = []
         pairs = list(zip(inputs.chunk(micro), targets.chunk(micro), strict=True))
         for i, (x, y) in enumerate(pairs):
-            syncs = i == micro - 1 or not isinstance(model, DistributedDataParallel)
-            with nullcontext() if syncs else model.no_sync():
+            waits = i < micro - 1 and isinstance(model, DistributedDataParallel)
+            with cast("DistributedDataParallel", model).no_sync() if waits else nullcontext():
                 loss = loss_of(model(x), y)
                 (loss / micro).backward()
             losses.append(loss.detach())
@@ -92,7 +92,8 @@ def fsdp2(network: Network, mesh: DeviceMesh | None = None, micro: int = 1, **op
     for block in network.blocks:
         if not isinstance(block, nn.Identity):
             fully_shard(block, mesh=mesh, **options)
-    return _plain(fully_shard(network, mesh=mesh, **options), micro)
+    fully_shard(network, mesh=mesh, **options)
+    return _plain(network, micro)
 
 
 def hsdp(network: Network) -> Wrapped:
@@ -148,7 +149,7 @@ def pipeline(network: Network, shard: bool = False, micro: int = 2) -> Wrapped:
     def train(inputs: Tensor, targets: Tensor) -> Tensor | None:
         losses: list[Tensor] = []
         given = (inputs,) if first else ()
-        schedule.step(*given, **({"target": targets, "losses": losses} if last else {}))
+        schedule.step(*given, target=targets if last else None, losses=losses if last else None)
         return torch.stack([loss.detach() for loss in losses]).mean() if last else None
 
     return Wrapped(part, train)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import distributed
-from torch.multiprocessing import start_processes
+from torch.multiprocessing.spawn import start_processes
 
 _Result = TypeVar("_Result")
 
