@@ -160,7 +160,7 @@ def test_an_exception_in_training_and_another_try(tmp_path: Path) -> None:
             running.train()
     hooks = sum(len(m._forward_pre_hooks) for m in network.modules())
     watching.on_train_end(running.args, running.state, running.control)
-    assert hooks == 1 + 5, "one on the root, one on each norm: the first run's are gone"
+    assert hooks == 1 + 5 + 1, "one on the root, one on each norm, one on the stack of blocks: the first run's are gone"
     assert not any(m._forward_pre_hooks for m in network.modules())
 
 

@@ -98,9 +98,17 @@ def test_a_run_that_learns_is_silent_whatever_its_share() -> None:
     assert said(a_run(along(POST_LN), loss=2.5)) == []
 
 
-def test_a_run_from_pretrained_weights_is_not_judged() -> None:
+def test_a_run_from_pretrained_weights_is_not_taken_for_one_that_does_not_begin_to_learn() -> None:
+    started = np.full(400, 3.1)
+    assert said(a_run(along(POST_LN), loss=started)) == [(12, "warning"), (91, "critical")]
+    assert said(a_run(along(POST_LN), loss=started, pretrained=np.ones(400))) == []
+
+
+def test_a_run_from_pretrained_weights_that_loses_what_they_knew_is_told_so() -> None:
     loss = np.concatenate([np.full(50, 2.0), np.full(350, 3.2)])
-    assert said(a_run(along(POST_LN), loss=loss)) == []
+    alerts = alerts_of(ContextStall(), a_run(along(POST_LN), loss=loss, pretrained=np.ones(400)))
+    assert told(alerts) == [(55, "warning"), (115, "critical")]
+    assert "has lost what it had learnt" in alerts[0].action
 
 
 def test_a_plateau_that_resolves_is_warned_of_told_as_such_and_cleared_and_never_critical() -> None:
