@@ -92,7 +92,7 @@ class Gradients:
         if not found:
             return torch.full((len(self._groups.sites) + 1,), torch.nan, device=self._groups.device)
         squares, self.unsummed = torch.tensor_split(_added(found), (len(self._groups.sites),))
-        total = squares.nan_to_num(0.0, posinf=torch.inf).sum().reshape(1)
+        total = squares.nansum().where(~squares.isnan().all(), torch.nan).reshape(1)
         return torch.cat((squares if self._due.layers else torch.full_like(squares, torch.nan), total))
 
     def weights(self) -> float:
@@ -188,7 +188,10 @@ def _closure(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _divided(squares: Tensor, scale: Tensor | None) -> Tensor:
-    return squares if scale is None else squares / scale.to(squares.device, non_blocking=True).square()
+    if scale is None:
+        return squares
+    scale = scale.to(squares.device, non_blocking=True)
+    return squares / scale / scale  # the square of a large one is not finite
 
 
 def _added(shares: Sequence[Tensor]) -> Tensor:

@@ -125,3 +125,31 @@ def test_large_tensors_are_exact_to_1e_6() -> None:
     found = groups(model).sum_of_squares([p.detach() for p in model.parameters()])
     exact = model["a"].weight.detach().double().square().sum()
     assert float(found[0]) == pytest.approx(float(exact), rel=1e-6)
+
+
+def test_an_overflow_at_a_scale_whose_square_overflows_too_is_inf() -> None:
+    model = network()
+    optimizer = sgd(model)
+    tap = attach(model, optimizer)
+    scaler = torch.amp.GradScaler("cpu", init_scale=16.0)
+
+    def step() -> dict[str, float]:
+        tap.arm(Due(layers=True))
+        scaler.scale(run(model, torch.ones(2, 4))).backward()
+        expected = naive(model["a"]) / scaler.get_scale() ** 2
+        scaler.step(optimizer)
+        optimizer.zero_grad()
+        assert read(tap)["a"] == pytest.approx(expected, rel=1e-6)
+        return read(tap)
+
+    assert step()["a"] < 1e6
+    scaler.update(2.0**120)
+    model["a"].weight.data *= 1e30
+    assert step()[""] == float("inf")
+
+
+def test_a_total_of_which_no_block_was_read_is_not_read() -> None:
+    model = network()
+    tap = attach(model)
+    tap._taken = tap._latest = {0: torch.full((3,), torch.nan)}
+    assert all(value != value for value in read(tap).values())
