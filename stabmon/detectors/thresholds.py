@@ -27,15 +27,16 @@ EXPLODED_EARLY = 3.4
 
 RUN_LENGTH = 1e5
 """Promised points between false alarms of the slow test (sequential.py), for noise of any law."""
-SPIKE_MEAN = 4
-"""Points whose mean excess is the spike's size: the fewest whose ranks can make 1e5 to 1."""
+SPIKE_LAST = 4
+"""Points in a row that have the size: the fewest whose ranks can make 1e5 to 1. Recorded: with their mean, or three of
+them, a few of mixup's hard batches were enough."""
 SPIKE_SPREADS = 2.0
 """Standard deviations (three MAD). Recorded: real losses are not exchangeable even after whitening; without the size
 gates there are 85 alarms in 1e5 points."""
 SPIKE_LEAST = 0.03
 """Chosen: 3 % of the loss is nothing to act on."""
 SPIKE_QUANTILE = 0.98
-"""Of the last 256 excesses: as large as the largest five of them."""
+"""Of the last 256 rises: as high as the highest five of them."""
 SPIKE_POINTS = 64
 """After which a spike that lasts is the new level: as long as the trend's memory."""
 
@@ -44,7 +45,7 @@ JUMP_NOISE = 8.0
 JUMP_LEAST = 0.10
 """Chosen: 10 % of the loss."""
 JUMP_TAILS = 2.0
-"""Times the 98 % quantile of the last 256 excesses. Chosen."""
+"""Times the 98 % quantile of the last 256 rises of single points over the twelve before them. Chosen."""
 
 CHANGE = 0.405
 """ln 1.5: a change of the learning rate from one point to the next that is a known change. A smooth schedule has none

@@ -30,12 +30,16 @@ class Adjudication:
     def __init__(self, verdicts: Mapping[str, list[Verdict]]) -> None:
         self._verdicts = verdicts
 
-    def of(self, run: str, call: Call) -> Verdict | None:
-        near = [v for v in self._verdicts.get(run, []) if abs(v.point - call.point) <= NEAR]
-        return min(near, key=lambda v: abs(v.point - call.point)) if near else None
+    def of(self, run: str, point: int) -> Verdict | None:
+        near = [v for v in self._verdicts.get(run, []) if abs(v.point - point) <= NEAR]
+        return min(near, key=lambda v: abs(v.point - point)) if near else None
 
     def true(self, run: str, call: Call) -> bool:
-        verdict = self.of(run, call)
+        return self.true_at(run, call.point)
+
+    def true_at(self, run: str, point: int) -> bool:
+        """Whether something was found to have happened there."""
+        verdict = self.of(run, point)
         return verdict is not None and verdict.true
 
 

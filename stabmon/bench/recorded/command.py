@@ -33,7 +33,8 @@ def recorded(folder: Path, part: str, adjudication: Path | None, events: Path | 
     if part not in PARTS:
         raise ValueError(f"part is {part!r}; give one of {', '.join(PARTS)}")
     known = read(adjudication or _beside(folder))
-    console = Console(stderr=as_json)
+    console = Console(stderr=as_json, soft_wrap=True)
+    console.width = max(console.width, tables.WIDTH)
     with console.status("") as status:
         runs = list(_judged(recordings(folder), part, lambda done: status.update(f"judged {done} runs")))
     if events is not None:
@@ -74,7 +75,7 @@ def result(runs: Sequence[Judged], adjudication: Adjudication) -> dict[str, Any]
         },
         "targets": [
             {"what": row.what, "hits": row.hits, "of": row.of, "interval": row.interval, "missed": row.missed}
-            for row in targets(runs)
+            for row in targets(runs, adjudication)
         ],
         "confusion": confusion(runs, adjudication),
     }
@@ -131,7 +132,7 @@ def _write_events(path: Path, runs: Sequence[Judged], adjudication: Adjudication
             for call in run.calls:
                 if call.severity == "info":
                     continue
-                verdict = adjudication.of(run.recording.id, call)
+                verdict = adjudication.of(run.recording.id, call.point)
                 told = ("true" if verdict.true else "false", verdict.why) if verdict else ("", "")
                 around = run.losses[max(call.point - 16, 0) : call.point + 17]
                 seen = " ".join(f"{value:.3g}" for value in around)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan, sqrt
@@ -26,7 +27,8 @@ class Call:
     step: int
     detector: str
     severity: Severity
-    action: str
+    until: int
+    """Point at which its incident was over; the run's end where it was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,14 @@ def judge(recording: Recording) -> Judged:
     alarms = [Alarm(detector, recording.id) for detector in loss_detectors()]
     others = {name: _Incidents(baseline) for name, baseline in baselines().items()}
     informed = [alarm for alarm in alarms if isinstance(alarm.detector, Informed)]
-    calls: list[Call] = []
+    alerts: list[tuple[int, Alert]] = []
     steps, losses = [], []
     finite = True
     for point, (snapshot, events) in enumerate(feeds(recording.rows, recording.series)):
         for event in events:
             for alarm in informed:
                 alarm.notice(event)
-        calls += [_call(point, alert) for alarm in alarms for alert in alarm.judge(snapshot) if alert.state == "raised"]
+        alerts += [(point, alert) for alarm in alarms for alert in alarm.judge(snapshot)]
         loss, square = snapshot.scalar("loss"), snapshot.scalar("total_grad_sq")
         steps.append(snapshot.step)
         losses.append(loss)
@@ -81,8 +83,19 @@ def judge(recording: Recording) -> Judged:
         for incidents in others.values() if not isnan(loss) else ():
             incidents.see(point, loss, sqrt(square) if isfinite(square) else square)
     light = replace(recording, rows=[])  # a million rows would stay in memory
-    return Judged(light, steps, losses, finite, calls, {name: seen.began for name, seen in others.items()})
+    return Judged(
+        light, steps, losses, finite, _calls(alerts, len(steps)), {name: seen.began for name, seen in others.items()}
+    )
 
 
-def _call(point: int, alert: Alert) -> Call:
-    return Call(point, alert.step, alert.detector, alert.severity, alert.action)
+def _calls(alerts: Sequence[tuple[int, Alert]], end: int) -> list[Call]:
+    ended = [(point, alert.detector) for point, alert in alerts if alert.state == "cleared"]
+    return [
+        Call(point, alert.step, alert.detector, alert.severity, until=min(_after(point, alert.detector, ended), end))
+        for point, alert in alerts
+        if alert.state == "raised"
+    ]
+
+
+def _after(point: int, detector: str, ended: Sequence[tuple[int, str]]) -> int:
+    return next((p for p, name in ended if p > point and name == detector), sys.maxsize)

@@ -15,6 +15,8 @@ from stabmon.bench.recorded.judging import Judged
 from stabmon.bench.recorded.targets import targets
 from stabmon.bench.recorded.versus import versus
 
+WIDTH = 132
+"""Columns that the tables take."""
 _KINDS = ("nonfinite", "diverged", "flat", "spike", "quiet")
 
 
@@ -25,7 +27,7 @@ def show(console: Console, runs: Sequence[Judged], adjudication: Adjudication, p
     _classes(console, runs, adjudication)
     _false_alarms(console, runs, adjudication)
     _baselines(console, runs, adjudication)
-    for target in targets(runs):
+    for target in targets(runs, adjudication):
         missed = f"; not: {', '.join(target.missed)}" if target.missed else ""
         console.print(f"{target.hits} of {target.of} {target.what}{missed}", highlight=False)
     _events(console, runs, adjudication)
@@ -82,7 +84,7 @@ def _events(console: Console, runs: Sequence[Judged], adjudication: Adjudication
     for run in quiet(runs):
         for call in run.calls:
             if call.severity == "critical":
-                verdict = adjudication.of(run.recording.id, call)
+                verdict = adjudication.of(run.recording.id, call.point)
                 told = "not judged" if verdict is None else f"{'true' if verdict.true else 'false'}: {verdict.why}"
                 where = f"{run.recording.id} ({run.recording.name}), point {call.point}, step {call.step}"
                 console.print(f"{where}: {call.detector} ({told})", highlight=False)

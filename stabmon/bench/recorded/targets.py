@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, log
 
+from stabmon.bench.recorded.adjudication import Adjudication
 from stabmon.bench.recorded.intervals import binomial
 from stabmon.bench.recorded.judging import Judged
 from stabmon.detectors.window import Window
@@ -31,8 +32,8 @@ class Target:
         return binomial(self.hits, self.of)
 
 
-def targets(runs: Sequence[Judged]) -> list[Target]:
-    return [_not_finite(runs), _lost(runs), _stuck(runs), _plateaus(runs)]
+def targets(runs: Sequence[Judged], adjudication: Adjudication) -> list[Target]:
+    return [_not_finite(runs), _lost(runs), _stuck(runs), _plateaus(runs, adjudication)]
 
 
 def losses(values: Sequence[float]) -> list[int]:
@@ -76,11 +77,9 @@ def _lost(runs: Sequence[Judged]) -> Target:
 
 
 def _called(run: Judged, point: int) -> bool:
-    """Raised by then, or still open from a loss just before."""
-    raised = [c.point for c in run.calls if c.severity == "critical" and c.detector != "flat"]
-    before = [p for p in losses(run.losses) if p < point]
-    since = before[-1] if before else point - LOST_POINTS
-    return any(since <= p <= point + CALLED_POINTS for p in raised)
+    """A critical is open at some point within twenty of its beginning."""
+    calls = (c for c in run.calls if c.severity == "critical" and c.detector != "flat")
+    return any(c.point <= point + CALLED_POINTS and c.until > point for c in calls)
 
 
 def _stuck(runs: Sequence[Judged]) -> Target:
@@ -98,7 +97,14 @@ def _starts_high(run: Judged) -> bool:
     return 6 <= first < 20 and bool(later) and later[0] > 0.55 * first
 
 
-def _plateaus(runs: Sequence[Judged]) -> Target:
+def _plateaus(runs: Sequence[Judged], adjudication: Adjudication) -> Target:
     known = [run for run in runs if run.recording.label == "plateau_then_drop"]
-    missed = [run.recording.id for run in known if any(c.severity == "critical" for c in run.calls)]
-    return Target("labelled plateau_then_drop: nothing critical", len(known) - len(missed), len(known), missed)
+
+    def false(run: Judged) -> bool:
+        calls = (c for c in run.calls if c.severity == "critical")
+        return any(not adjudication.true(run.recording.id, c) for c in calls)
+
+    missed = [run.recording.id for run in known if false(run)]
+    return Target(
+        "labelled plateau_then_drop: nothing critical that is false", len(known) - len(missed), len(known), missed
+    )

@@ -15,6 +15,8 @@ from stabmon.bench.recorded.baselines import baselines
 from stabmon.bench.recorded.classes import ASKED, QUIET
 from stabmon.bench.recorded.judging import Judged
 
+OURS = "stabmon, critical"
+
 Points = Callable[[Judged], Sequence[int]]
 """At which points a rule spoke."""
 
@@ -35,19 +37,19 @@ class Versus:
 
 
 def versus(runs: Sequence[Judged], adjudication: Adjudication) -> dict[str, Versus]:
-    def ours(run: Judged) -> Sequence[int]:
-        return [c.point for c in run.calls if c.severity == "critical" and not _found_true(run, c.point)]
-
-    def _found_true(run: Judged, point: int) -> bool:
-        near = [c for c in run.calls if c.point == point]
-        return run in good and any(adjudication.true(run.recording.id, c) for c in near)
-
+    """What was found to be true is false of no rule."""
     good = quiet(runs)
-    rules: dict[str, Points] = {"stabmon, critical": ours}
-    for name in baselines():
-        rules[name] = lambda run, name=name: run.others[name]  # type: ignore[misc]
     bad = [run for run in runs if run.recording.label in ASKED and ASKED[run.recording.label].called != QUIET]
-    return {name: _rate(points, bad, good) for name, points in rules.items()}
+
+    def spoke(name: str) -> Points:
+        def points(run: Judged) -> Sequence[int]:
+            found = run.others[name] if name in run.others else [c.point for c in run.calls if c.severity == "critical"]
+            failed = ASKED[run.recording.label].called != QUIET
+            return [p for p in found if failed or not adjudication.true_at(run.recording.id, p)]
+
+        return points
+
+    return {name: _rate(spoke(name), bad, good) for name in (OURS, *baselines())}
 
 
 def _rate(points: Points, bad: Sequence[Judged], good: Sequence[Judged]) -> Versus:
