@@ -46,7 +46,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[Snaps
 def table(last: dict[str, Snapshot]) -> str:
     """Every statistic, the mean over its sites, by framework."""
     lines = [f"\n{f'step {STEPS}':30}" + "".join(f"{framework:>14}" for framework in last)]
-    for name in STATISTICS:
+    for name in (name for name in STATISTICS if next(iter(last.values()))[name].size):
         lines.append(f"{name:30}" + "".join(f"{np.mean(snapshot[name]):14.7g}" for snapshot in last.values()))
     return "\n".join([*lines, ""])
 
