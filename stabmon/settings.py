@@ -30,7 +30,7 @@ class Settings(BaseSettings):
     probe_every: int = Field(50, ge=1, description="a whole number of steps, 1 or more")
     """Steps between readings of the output change on the fixed probe."""
     probe: Any = Field(None, description="in code a batch as the model takes it: a tensor, a tuple or a dict")
-    """What the output change is read on; None: the first training call, cut short. At most 512 tokens of it are kept."""
+    """What the output change is read on; None: the first training call, cut short. At most 512 tokens are kept."""
     forward: Any = Field(
         None, description="in code a function of model and batch, beside probe=batch, the batch that it is called with"
     )

@@ -7,7 +7,7 @@ TABLE = (
         "attention_logit_max",
         "sublayer",
         "1",
-        "Largest number that an attention layer's softmax is given (scaled, capped, visible keys, on a subset of queries).",
+        "Largest number that an attention layer's softmax is given (scaled, capped, visible keys, some queries).",
         "max",
     ),
     Statistic(

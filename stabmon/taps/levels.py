@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from stabmon.taps import Tap
 from stabmon.taps.attention import Attention
-from stabmon.taps.experts import Experts
 from stabmon.taps.branches import Branches
+from stabmon.taps.experts import Experts
 from stabmon.taps.extremes import Extremes
 from stabmon.taps.optimizer_state import OptimizerState
 from stabmon.taps.output_logits import OutputLogits
