@@ -10,7 +10,13 @@ TABLE = (
         "Share of the output variance that depends on the position, on the probe, eval mode.",
     ),
     Statistic("probe_loss", "model", "nats", "Loss on the probe before the update, eval mode."),
-    Statistic("output_msq", "model", "1", "Mean square of the output on the probe, centred where it predicts classes.", exported=False),
+    Statistic(
+        "output_msq",
+        "model",
+        "1",
+        "Mean square of the output on the probe, centred where it predicts classes.",
+        exported=False,
+    ),
     Statistic(
         "output_change_msq",
         "model",
