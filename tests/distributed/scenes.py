@@ -143,7 +143,7 @@ def one_reacts(folder: Path) -> Seen:
     """Rank 0 has an `on_alert`, rank 1 has none."""
     told: list[Alert] = []
     reaction: dict[str, Any] = {} if distributed.get_rank() else {"on_alert": told.append}
-    seen = train(ddp(), folder, {"detectors": [AlertsAt(2)], **reaction})
+    seen = train(ddp(), folder, {"every": 2, "detectors": [AlertsAt(2)], **reaction})
     return {**seen, "told": len(told)}
 
 

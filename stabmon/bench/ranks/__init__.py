@@ -16,7 +16,7 @@ from rich.table import Table
 
 from stabmon.bench.ranks.modes import MODES, Mode
 from stabmon.bench.ranks.processes import on_ranks
-from stabmon.bench.ranks.training import SAMPLED, STEPS, Outcome, Values, reference, spread
+from stabmon.bench.ranks.training import COUNTED, SAMPLED, STEPS, Outcome, Values, reference, spread
 
 TOLERANCE = 1e-5
 ALL = {
@@ -115,9 +115,9 @@ def _one_sharded(mode: Mode, world: int, level: str, folder: Path) -> Values:
 
 def compare(mode: Mode, world: int, outcomes: Sequence[Outcome], expected: Values) -> list[Line]:
     """A line for each statistic, and one for the training itself."""
-    counts = [np.subtract(outcome.collectives, outcome.alone) for outcome in outcomes]
-    sampled = int(max(max(count[step - 1] for step in SAMPLED if step > 1) for count in counts))
-    others = int(max(max(count[step - 1] for step in range(1, STEPS + 1) if step not in SAMPLED) for count in counts))
+    sampled, others = (
+        max(outcome.collectives[step] - outcome.alone[step] for outcome in outcomes) for step in COUNTED.values()
+    )
     line = partial(Line, mode.name, world, collectives_per_sample=sampled, collectives_otherwise=others)
     identical = all(outcome.identical for outcome in outcomes)
     found = [line("parameters", 0.0 if identical else 1.0, 0.0, note="bit for bit those without stabmon, all ranks")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from stabmon.bench.ranks.network import Network, batch, loss_of
 from stabmon.monitor import Monitor
 from stabmon.records import Snapshot
 
-STEPS, EVERY, DENSE = 6, 2, 2
+STEPS, EVERY, DENSE = 5, 2, 2
 SAMPLED = [step for step in range(1, STEPS + 1) if step <= DENSE or step % EVERY == 0]
+COUNTED = {"sampled": 4, "other": 5}
+"""Steps whose collectives are counted: to record a step takes longer than to train it."""
 _COLLECTIVE = ("c10d::", "_c10d_functional::")
 
 Values = dict[tuple[str, str], list[float]]
@@ -32,9 +35,9 @@ class Outcome:
     values: Values
     """Empty on other ranks than 0."""
     parameters: list[np.ndarray[Any, Any]]
-    collectives: list[int]
-    """In each step, the whole of it: forward, backward, update and `monitor.step`."""
-    alone: list[int]
+    collectives: dict[int, int]
+    """In each counted step, the whole of it: forward, backward, update and `monitor.step`."""
+    alone: dict[int, int]
     """The same in a training without stabmon."""
     identical: bool
     """Whether that training ended with the same parameters, bit for bit."""
@@ -79,19 +82,21 @@ def _train(mode: Mode, settings: Mapping[str, Any] | None) -> Outcome:
     wrapped, keep, mine = mode.wrap(Network()), Keep(), mode.mine(rank, world)
     optimizer = _optimizer(wrapped.model)
     monitor = Monitor(wrapped.model, optimizer, sinks=[keep], **settings) if settings else None
-    counts = []
+    counts = {}
     for step in range(1, STEPS + 1):
         inputs, targets = (mine(rows) for rows in batch(step))
-        with profile(activities=[ProfilerActivity.CPU]) as work:
+        counting = step in COUNTED.values()
+        with profile(activities=[ProfilerActivity.CPU]) if counting else nullcontext() as work:
             loss = wrapped.train(inputs.to(mode.ids), targets)
             optimizer.step()
             optimizer.zero_grad()
             if monitor:
                 monitor.step(loss, targets)
-        counts.append(collectives(work))
+        if work is not None:
+            counts[step] = collectives(work)
     if monitor:
         monitor.close()
-    return Outcome(keep.values(), _held(wrapped.model), counts, [], True)
+    return Outcome(keep.values(), _held(wrapped.model), counts, {}, True)
 
 
 def reference(
