@@ -22,6 +22,8 @@ ALIKE = 0.7
 _WHOLE = 0.01
 """A factor this close to 1 is 1."""
 _MOST = 100.0
+_LEAST = 1e-12
+"""Of the total's square; what is less may be the noise of this arithmetic, and fits anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +180,11 @@ class _Values:
         left = self.gram[total, total] + np.einsum(
             "si,si->s", factors, np.einsum("sij,sj->si", gram, factors) - 2 * along
         )
+        smallest = (factors**2 * size).min(1)
         with np.errstate(all="ignore"):
-            share = np.sqrt(np.maximum(left, 0) / (factors**2 * size).min(1))
+            share = np.sqrt(np.maximum(left, 0) / smallest)
         usable = np.isfinite(share) & (factors[:, 0] > 0) & (abs(factors) < _MOST).all(1)
+        usable &= smallest > _LEAST * self.gram[total, total]
         best = int(np.where(usable, share, np.inf).argmin())
         return sets[best], factors[best], float(share[best]) if usable[best] else np.inf
 
@@ -209,5 +213,7 @@ class _Values:
         size, along = gram[total, total], gram[total, branch]
         if trunk is not None:
             size, along = size + gram[trunk, trunk] - 2 * gram[total, trunk], along - gram[trunk, branch]
+        if not size > _LEAST * gram[total, total]:
+            return np.inf
         with np.errstate(all="ignore"):
             return float(np.sqrt(max(1 - along**2 / (size * gram[branch, branch]), 0)))

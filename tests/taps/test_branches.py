@@ -319,6 +319,12 @@ def test_a_small_layer_scale_in_bfloat16_is_read_as_it_was_added(scale: float) -
         assert found == {}, "all of it is swamped in the first step: the sum is the stream"
 
 
+@pytest.mark.parametrize("scale", [1e-9, 3e-8])
+def test_a_branch_that_is_less_than_the_sum_s_rounding_is_not_seen(scale: float) -> None:
+    torch.manual_seed(0)
+    assert run(Net(scale=scale), torch.randn(3, 5, 16)) == {}
+
+
 def test_blocks_in_which_nothing_is_seen_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
     class Gated(Net):
         def forward(self, x: Tensor) -> Tensor:
