@@ -72,7 +72,7 @@ def broken(plan: Plan, error: Exception) -> Cell:
 
 def pooled(pool: Pool) -> Iterator[Cell]:
     """The estimates of all trainings together."""
-    for statistic in pool:
+    for statistic in pool.statistics:
         yield Cell("all", "all", "all", statistic, *pool.judged(statistic))
 
 
@@ -100,13 +100,13 @@ def _compared(training: tuple[str, str, str], name: str, twin: Twin, watched: Wa
             why, expected = expected, {}
         found = list(_differences(name, expected, snapshot, step, twin.plan.loop.inside))
         if found and name in POWERS and estimated(step) and all(d.ratio == d.ratio for d in found):
-            guesses.add(name, [d.ratio for d in found])
+            guesses.add(name, (twin.plan.family.name, step.number), [d.ratio for d in found])
         else:
             worst = max([worst, *found], key=lambda d: d.error)
     pool.extend(guesses)
     if worst.error > TOLERANCE:
         return _cell(training, name, Difference(worst.error, "; ".join((worst.where, *watched.failures))))
-    if name in list(guesses):
+    if name in guesses.statistics:
         return Cell(*training, name, *guesses.judged(name))
     return Cell(*training, name, None, None, why) if worst.error < 0 else _cell(training, name, worst)
 

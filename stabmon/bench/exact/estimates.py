@@ -7,8 +7,7 @@ mean, with a standard deviation of sqrt(2 / k).
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Sequence
 
 from stabmon.bench.exact.naive.output import COTANGENTS
 
@@ -19,27 +18,30 @@ POWERS = {"block_output_change_msq": 1, "output_change_ratio": 2}
 
 
 class Pool:
-    """Ratios of estimates to truth by statistic. Those of one step share their random numbers and count as one."""
+    """Ratios of estimates to truth, by statistic and draw: what shares its random numbers counts as one."""
 
     def __init__(self) -> None:
-        self._by_step: dict[str, list[float]] = defaultdict(list)
+        self._ratios: dict[str, dict[Hashable, list[float]]] = {}
 
-    def add(self, statistic: str, ratios: Iterable[float]) -> None:
+    def add(self, statistic: str, draw: Hashable, ratios: Iterable[float]) -> None:
         """Of all sites of one step."""
-        powered = [ratio ** POWERS[statistic] for ratio in ratios]
-        self._by_step[statistic].append(sum(powered) / len(powered))
+        of_draw = self._ratios.setdefault(statistic, {}).setdefault(draw, [])
+        of_draw += [ratio ** POWERS[statistic] for ratio in ratios]
 
     def extend(self, other: Pool) -> None:
         """With all that another holds."""
-        for statistic, ratios in other._by_step.items():
-            self._by_step[statistic] += ratios
+        for statistic, draws in other._ratios.items():
+            for draw, powered in draws.items():
+                self._ratios.setdefault(statistic, {}).setdefault(draw, []).extend(powered)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_step)
+    @property
+    def statistics(self) -> Sequence[str]:
+        """Those of which there are estimates."""
+        return list(self._ratios)
 
     def judged(self, statistic: str) -> tuple[float, float, str]:
         """(|mean ratio - 1|, what it may be, in words)."""
-        ratios = self._by_step[statistic]
-        mean = sum(ratios) / len(ratios)
-        allowed = SIGMAS * math.sqrt(2 / COTANGENTS / len(ratios))
-        return abs(mean - 1), allowed, f"estimates of {len(ratios)} steps: mean {mean:.2f} of the true square"
+        means = [sum(ratios) / len(ratios) for ratios in self._ratios[statistic].values()]
+        mean = sum(means) / len(means)
+        allowed = SIGMAS * math.sqrt(2 / COTANGENTS / len(means))
+        return abs(mean - 1), allowed, f"estimates of {len(means)} draws: mean {mean:.2f} of the true square"

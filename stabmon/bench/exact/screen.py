@@ -41,10 +41,11 @@ def show(console: Console, cells: Sequence[Cell], seconds: float) -> None:
 def conclusion(cells: Sequence[Cell]) -> str:
     """How many cells there are, how many agree, and which is the worst."""
     compared = [cell for cell in cells if cell.relative_error is not None]
+    trainings = _unique([cell for cell in cells if cell.model != "all"], _training)
     bad = sum(not cell.agrees for cell in cells)
     worst = max(compared, key=lambda cell: (cell.relative_error or 0.0) / (cell.tolerance or 1.0))
     return (
-        f"{len(cells)} cells of {len(_unique(cells, _training))} trainings: {len(compared)} compared, "
+        f"{len(cells)} cells of {len(trainings)} trainings: {len(compared)} compared, "
         f"{len(cells) - len(compared)} not defined, {bad} beyond their tolerance. Worst: {worst.relative_error:.1e} "
         f"of {worst.tolerance:.0e} allowed, {worst.statistic}, {_training(worst)}."
     )

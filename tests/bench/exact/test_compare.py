@@ -37,9 +37,9 @@ def test_a_value_that_only_one_side_has_is_wholly_wrong(read: float, due: float,
 def test_estimates_that_are_right_in_the_mean_pass_and_half_as_large_ones_do_not() -> None:
     squares = torch.randn(200, 5, 4, generator=torch.Generator().manual_seed(0)).square().mean(-1)
     right, small = Pool(), Pool()
-    for of_step in squares.tolist():
-        right.add("output_change_ratio", [square**0.5 for square in of_step])
-        small.add("output_change_ratio", [(square / 2) ** 0.5 for square in of_step])
+    for draw, of_step in enumerate(squares.tolist()):
+        right.add("output_change_ratio", draw, [square**0.5 for square in of_step])
+        small.add("output_change_ratio", draw, [(square / 2) ** 0.5 for square in of_step])
     error, allowed, _ = right.judged("output_change_ratio")
     assert allowed == pytest.approx(4 * math.sqrt(2 / 4 / 200))
     assert error < allowed

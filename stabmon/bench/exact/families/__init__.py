@@ -32,7 +32,10 @@ class Family:
     """Names of its blocks, as regular expressions."""
     sums: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Where a block adds to its residual stream: sub-layer -> (the stream, what is added), each as `in:module` or
-    `out:module` of the block, `in:` being the block's own input."""
+    `out:module` of the block, `in:` being the block's own input. What is added may also be the `change` of the stream
+    from the block's input to its output, where an activation comes after the sum."""
+    no_sums: str = ""
+    """Why none is seen."""
     padded: bool = False
     """Whether it takes an attention mask."""
     dropout: bool = False

@@ -22,6 +22,9 @@ _SHIFTED = words(aligned=False)
 
 
 _LAYERS = [r"model\.layers\.\d+"]
+_SWAMPED = (
+    "in the first step, which is looked through for sums, its layer scale leaves less of a branch than a rounding"
+)
 _PRE = {
     "self_attn": ("in:input_layernorm", "out:self_attn"),
     "mlp": ("in:post_attention_layernorm", "out:mlp"),
@@ -49,7 +52,16 @@ def _family(
     make = partial(_model, model, config, **settings)
     counts = _takes_count(getattr(transformers, model))
     return Family(
-        name, make, batch, norms, blocks, sums, padded=batch is not pictures, shifts=batch is _SHIFTED, counts=counts
+        name,
+        make,
+        batch,
+        norms,
+        blocks,
+        sums,
+        _SWAMPED if not sums else "",
+        padded=batch is not pictures,
+        shifts=batch is _SHIFTED,
+        counts=counts,
     )
 
 
@@ -106,7 +118,7 @@ HUGGINGFACE = [
     _family(
         "ConvNeXt", "ConvNextForImageClassification", "ConvNextConfig", pictures,
         {"LayerNorm": "centred", "ConvNextLayerNorm": "centred"}, [r"convnext\.encoder\.stages\.\d+\.layers\.\d+"],
-        {"pwconv2": ("in:", "out:drop_path")},
+        {},
         patch_size=2, num_stages=2, hidden_sizes=[16, 24], depths=[2, 1], image_size=SIDE, num_labels=CLASSES,
     ),
 ]  # fmt: skip

@@ -48,7 +48,7 @@ OWN = [
         pictures,
         {"BatchNorm2d": "batch"},
         [r"blocks\.\d+"],
-        {"conv2": ("in:", "out:bn2")},
+        {"conv2": ("in:", "change")},
     ),
     Family(
         "U-Net, GroupNorm",

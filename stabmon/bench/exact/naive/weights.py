@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -31,7 +32,9 @@ def by_place(twin: Twin, tensors: Mapping[str, Tensor]) -> dict[str, list[Tensor
 
 
 def _square(tensors: list[Tensor]) -> float:
-    return sum(float(tensor.square().sum()) for tensor in tensors)
+    """Inf where a value is not finite."""
+    total = sum(float(tensor.square().sum()) for tensor in tensors)
+    return total if math.isfinite(total) else math.inf
 
 
 def _squares(twin: Twin, tensors: Mapping[str, Tensor]) -> Values:
