@@ -37,7 +37,7 @@ class Diverged:
             if self._steps and snapshot.step < self._steps[-1]:
                 self._start()  # a restart: another run begins in the same log
             self._steps.append(snapshot.step)
-            self._level.push(z)
+            self._level.push(z, learn=self._score < 1)  # its own noise must not end an incident
             self._judge()
         return of_the_model(self._score, snapshot)
 

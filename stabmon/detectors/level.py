@@ -39,14 +39,15 @@ class Level:
         self._changes = Window(NOISE_POINTS)
         self._last = nan
 
-    def push(self, z: float) -> None:
-        if isfinite(self._last):
-            self._changes.push(abs(z - self._last))
-        else:
+    def push(self, z: float, learn: bool = True) -> None:
+        """Without `learn` neither best level nor noise hear of the point."""
+        if not isfinite(self._last):
             self.first = z
+        elif learn:
+            self._changes.push(abs(z - self._last))
         self._last = z
         self.recent.push(z)
-        if self.recent.full:
+        if self.recent.full and learn:
             self._medians.append(self.recent.median)
         if len(self._medians) > POINTS:
             self.best = min(self.best, self._medians.popleft())

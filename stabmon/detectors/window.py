@@ -29,10 +29,6 @@ class Window:
         insort(self._sorted, value)
 
     @property
-    def oldest(self) -> float:
-        return self._order[0]
-
-    @property
     def median(self) -> float:
         middle = len(self._sorted) // 2
         if len(self._sorted) % 2:

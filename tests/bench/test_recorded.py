@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from stabmon.bench.recorded import intervals
+from stabmon.bench.recorded.alarms import is_calibration
 from stabmon.bench.recorded.baselines import baselines
-from stabmon.bench.recorded.command import is_calibration
 from stabmon.bench.recorded.targets import losses
 from stabmon.cli import app
 
@@ -82,7 +82,7 @@ def graded(folder: Path, *options: str) -> dict[str, Any]:
 
 def test_the_figures_of_each_class_are_those_of_the_folder(folder: Path) -> None:
     found = graded(folder)
-    assert list(found) == ["classes", "false_alarms", "baselines", "targets", "confusion"]
+    assert list(found) == ["classes", "false_alarms", "parts", "baselines", "targets", "confusion"]
     recall = {name: (row["runs"], row["recall"], row["precision"]) for name, row in found["classes"].items()}
     assert recall == {
         "nan": (1, 1, 1),
@@ -129,6 +129,8 @@ def test_every_baseline_is_told_with_its_rate_on_the_same_points(folder: Path) -
 
 def test_the_parts_are_halves_that_make_up_the_whole(folder: Path) -> None:
     runs = {part: graded(folder, "--part", part)["confusion"] for part in ("all", "calibration", "test")}
+    whole = graded(folder)
+    assert sum(part["checks"] for part in whole["parts"].values()) == whole["false_alarms"]["checks"]
     count = {part: sum(sum(row.values()) for row in found.values()) for part, found in runs.items()}
     assert count["calibration"] + count["test"] == count["all"] == 9
     assert count["calibration"] == sum(is_calibration(run) for run in [*RUNS, "900", "901"])

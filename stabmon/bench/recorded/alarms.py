@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -49,6 +50,19 @@ class FalseAlarms:
     @property
     def runs_interval(self) -> tuple[float, float]:
         return binomial(self.runs_critical, self.runs)
+
+
+def is_calibration(run: str) -> bool:
+    """Half of the runs, by a hash of the id: nothing about a run decides which."""
+    return hashlib.sha256(run.encode()).digest()[0] % 2 == 0
+
+
+def halves(runs: Sequence[Judged]) -> dict[str, list[Judged]]:
+    """Runs that thresholds may be chosen on, and the rest."""
+    found: dict[str, list[Judged]] = {"calibration": [], "test": []}
+    for run in runs:
+        found["calibration" if is_calibration(run.recording.id) else "test"].append(run)
+    return found
 
 
 def quiet(runs: Sequence[Judged]) -> list[Judged]:

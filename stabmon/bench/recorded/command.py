@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +13,7 @@ from rich.console import Console
 
 from stabmon.bench.recorded import tables
 from stabmon.bench.recorded.adjudication import Adjudication, read
-from stabmon.bench.recorded.alarms import FalseAlarms, Rate, false_alarms, quiet
+from stabmon.bench.recorded.alarms import FalseAlarms, Rate, false_alarms, halves, is_calibration, quiet
 from stabmon.bench.recorded.classes import confusion, figures
 from stabmon.bench.recorded.folder import Recording, recordings
 from stabmon.bench.recorded.judging import Judged, judge
@@ -44,11 +43,6 @@ def recorded(folder: Path, part: str, adjudication: Path | None, events: Path | 
         sys.stdout.write(json.dumps(result(runs, known), allow_nan=False) + "\n")
 
 
-def is_calibration(run: str) -> bool:
-    """Half of the runs, by a hash of the id: nothing about a run decides which."""
-    return hashlib.sha256(run.encode()).digest()[0] % 2 == 0
-
-
 def result(runs: Sequence[Judged], adjudication: Adjudication) -> dict[str, Any]:
     """The JSON. Leads are points; per_1e5 are events in 100,000 logged values; intervals exact, of 95 %."""
     false = false_alarms(runs, adjudication)
@@ -64,6 +58,7 @@ def result(runs: Sequence[Judged], adjudication: Adjudication) -> dict[str, Any]
             for label, row in figures(runs, adjudication).items()
         },
         "false_alarms": _false(false),
+        "parts": {part: _false(false_alarms(some, adjudication)) for part, some in halves(runs).items()},
         "baselines": {
             name: {
                 "recall": _finite(row.recall),

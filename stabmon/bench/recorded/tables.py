@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stabmon.bench.recorded.adjudication import Adjudication
-from stabmon.bench.recorded.alarms import Rate, false_alarms, quiet
+from stabmon.bench.recorded.alarms import Rate, false_alarms, halves, quiet
 from stabmon.bench.recorded.classes import ASKED, confusion, figures
 from stabmon.bench.recorded.judging import Judged
 from stabmon.bench.recorded.targets import targets
@@ -25,7 +25,10 @@ def show(console: Console, runs: Sequence[Judged], adjudication: Adjudication, p
     points = sum(len(run.losses) for run in runs)
     console.print(f"{len(runs)} runs ({part}), {points} points. Leads are points from first alarm to marked onset.\n")
     _classes(console, runs, adjudication)
-    _false_alarms(console, runs, adjudication)
+    for name, some in {"all": runs, **halves(runs)}.items():
+        if some:
+            _false_alarms(console, name, some, adjudication)
+    console.print()
     _baselines(console, runs, adjudication)
     for target in targets(runs, adjudication):
         missed = f"; not: {', '.join(target.missed)}" if target.missed else ""
@@ -53,14 +56,14 @@ def _counts(called: Counter[str]) -> list[str]:
     return [str(called[kind] or "") for kind in _KINDS]
 
 
-def _false_alarms(console: Console, runs: Sequence[Judged], adjudication: Adjudication) -> None:
+def _false_alarms(console: Console, name: str, runs: Sequence[Judged], adjudication: Adjudication) -> None:
     false = false_alarms(runs, adjudication)
     low, high = false.runs_interval
     console.print(
-        f"\nOn {false.runs} runs that nobody labelled as failed, {false.critical.points} points:\n"
+        f"\n{name}: {false.runs} runs that nobody labelled as failed, {false.critical.points} points\n"
         f"  criticals {false.raw.events}, false by adjudication {_told(false.critical)}, on {false.runs_critical} runs "
         f"({false.runs_critical / max(false.runs, 1):.2%}, {low:.2%} to {high:.2%})\n"
-        f"  warnings {_told(false.warning)}, false by adjudication {_told(false.false_warning)}\n",
+        f"  warnings {_told(false.warning)}, false by adjudication {_told(false.false_warning)}",
         highlight=False,
     )
 
