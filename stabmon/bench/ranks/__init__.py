@@ -102,14 +102,15 @@ def _expected(mode: Mode, world: int, level: str, folder: Path) -> Values:
     """One process. Each rank's probe is its own first batch, so where there is one, every rank's is first in turn."""
     parts = mode.parts(world)
     if mode.name.endswith("bf16"):
-        return on_ranks(1, folder, partial(_one_sharded, mode, world, level))[0]
+        return on_ranks(1, folder, partial(_one_sharded, mode.name, world, level))[0]
     firsts = range(0, len(parts), mode.micro) if mode.name.startswith("ddp") else [0]
     turns = [reference(mode, parts[first:] + parts[:first], level, folder) for first in firsts]
     return {key: np.mean([turn[key] for turn in turns], axis=0).tolist() for key in turns[0]}
 
 
-def _one_sharded(mode: Mode, world: int, level: str, folder: Path) -> Values:
+def _one_sharded(name: str, world: int, level: str, folder: Path) -> Values:
     """Mixed precision is FSDP's own, so one process shards over itself."""
+    mode = MODES[name]
     return reference(mode, mode.parts(world), level, folder, mode.wrap)
 
 
