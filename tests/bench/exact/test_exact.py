@@ -1,6 +1,7 @@
 """The quick part of `stabmon bench exact`, and that the bench can fail."""
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -83,6 +84,16 @@ def test_a_statistic_without_a_second_computation_fails(monkeypatch: pytest.Monk
     assert done.exit_code == 1
     (cell,) = [cell for cell in cells(done) if cell["statistic"] == "norm_gain"]
     assert cell["note"] == "no independent computation is written for it"
+
+
+def test_what_is_left_out_for_want_of_a_package_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("transformers", "lightning"):
+        monkeypatch.setitem(sys.modules, package, None)
+    done = bench("--only", "U-Net, GroupNorm / plain / fp32")
+    assert done.exit_code == 0
+    said = " ".join(done.stderr.split())
+    assert "transformers is not installed, so its models are left out: pip install 'stabmon[huggingface]'" in said
+    assert "lightning is not installed, so trainings in its loop are left out" in said
 
 
 def test_a_pattern_that_fits_no_training_is_one_line() -> None:
