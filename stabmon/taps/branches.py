@@ -16,12 +16,13 @@ from stabmon.catalog import Combine
 from stabmon.records import Site
 from stabmon.taps import Due
 from stabmon.taps.anatomy import is_norm
+from stabmon.taps.compiled import compiled_inside, tracing
 from stabmon.taps.forward import in_backward
 from stabmon.taps.hooks import Hook, spent
 from stabmon.taps.kinds import spread
 from stabmon.taps.parts import Parts
 from stabmon.taps.places import sublayer_sites
-from stabmon.taps.readings import Readings
+from stabmon.taps.readings import Place, Readings
 from stabmon.taps.residual import Add, find_adds
 from stabmon.taps.timeline import Point, Recorder, first_tensor, replayed, returned
 
@@ -40,8 +41,9 @@ class Branches:
     seen alike. The branch is what was added, after dropout, layer scale or norm. Where that is no module's output
     (functional dropout) it is the difference of the stream after and before, which has lost what was swamped:
     swamped_share is not read then. Not seen: sums in a block whose modules pass tensors of other shapes, sums of more
-    than two branches, and branches that are 0, or gated by another tensor, in the first step. Once the first step is
-    looked through, a compiled model is compiled anew.
+    than two branches, and branches that are 0, or gated by another tensor, in the first step. A compiled model is
+    looked through before its first call, by an eager one of few tokens; one that is compiled together with its loss is
+    so after the first step, and is compiled anew.
     """
 
     name = "branches"
@@ -58,6 +60,7 @@ class Branches:
         """Which statistics a difference of two sums can tell: what was swamped is no longer in it."""
         self._readings = Readings(0, _HOW, parts.device)
         self._handles: list[RemovableHandle] = []
+        parts.forward.entering.append(self._prepare)
 
     def columns(self) -> Sequence[tuple[str, Site]]:
         self._settle()
@@ -89,12 +92,21 @@ class Branches:
     def _fail(self, error: Exception) -> None:
         self._error = error
 
+    def _prepare(self) -> None:
+        """A graph is about to be made: what is hooked from here on is in it."""
+        if self._recorder is not None and (tracing.near or compiled_inside(self._parts.model)):
+            try:
+                self._settle()
+            except Exception as error:  # the other taps go on
+                self._error = error
+
     def _settle(self) -> None:
         """The first step is over: find the sums, and hook what they are made of in place of everything."""
         if self._recorder is None:
             return
         recorder, self._recorder = self._recorder, None
-        recorder.detach()
+        if not tracing.seen:
+            recorder.detach()
         model, blocks = self._parts.model, self._parts.blocks
         timelines = recorder.finish() or replayed(model, blocks, self._parts.forward.last)
         modules = dict(model.named_modules())
@@ -102,18 +114,25 @@ class Branches:
         adds = {timeline.block: find_adds(timeline, parametric) for timeline in timelines}
         if blind := [block for block in blocks if not adds.get(block)]:
             _log.warning("stabmon: what is added to the residual stream was not seen in %s", ", ".join(blind))
-        for add in (add for found in adds.values() for add in found):
-            self._watch(add)
+        watched = [(add, self._placed(add)) for found in adds.values() for add in found]
         self._readings = Readings(len(self._places), _HOW, self._parts.device)
+        for add, numbers in watched:
+            self._watch(add, [self._readings.places[number] for number in numbers])
 
-    def _watch(self, add: Add) -> None:
+    def _placed(self, add: Add) -> list[int]:
+        """Places of its branches, the last one's first."""
+        numbers = []
+        for branch in reversed(add.branches):
+            name = branch.sublayer if branch.sublayer not in self._places else branch.points[0].module
+            numbers.append(self._places.setdefault(name, len(self._places)))
+        return numbers
+
+    def _watch(self, add: Add, places: Sequence[Place]) -> None:
         held = Held()
         self._held.append(held)
         self._hook(add.trunk[0], held.take)
-        for left, branch in enumerate(reversed(add.branches)):
-            name = branch.sublayer if branch.sublayer not in self._places else branch.points[0].module
-            place = self._places.setdefault(name, len(self._places))
-            read = partial(self._read, held, place, add, branch.factor, left == 0)
+        for place, branch in zip(places, reversed(add.branches), strict=True):
+            read = partial(self._read, held, place, add, branch.factor, place is places[0])
             self._hook(branch.points[0] if add.exact else add.total[0], read)
 
     def _hook(self, point: Point, do: Callable[[Tensor], None]) -> None:
@@ -136,7 +155,7 @@ class Branches:
         else:
             self._handles.append(module.register_forward_pre_hook(Hook(enter, self._fail), with_kwargs=True))
 
-    def _read(self, held: Held, place: int, add: Add, factor: float, last: bool, value: Tensor) -> None:
+    def _read(self, held: Held, place: Place, add: Add, factor: float, last: bool, value: Tensor) -> None:
         trunk = held.trunk
         if last:
             held.trunk = None

@@ -17,7 +17,7 @@ from stabmon.taps.forward import in_backward
 from stabmon.taps.hooks import Hook, spent
 from stabmon.taps.kinds import Norm
 from stabmon.taps.parts import Parts
-from stabmon.taps.readings import Readings
+from stabmon.taps.readings import Place, Readings
 from stabmon.taps.sharding import local
 
 STATISTICS = ("activation_max", "activation_max_key", "range_used")
@@ -44,7 +44,7 @@ class Extremes:
         self._error: Exception | None = None
         self._handles = [
             norm.module.register_forward_pre_hook(Hook(self._hook(place, norm), self._fail), with_kwargs=True)
-            for place, norm in enumerate(parts.norms)
+            for place, norm in zip(self._readings.places, parts.norms, strict=False)
         ]
 
     def columns(self) -> Sequence[tuple[str, Site]]:
@@ -77,7 +77,7 @@ class Extremes:
     def _fail(self, error: Exception) -> None:
         self._error = error
 
-    def _hook(self, place: int, norm: Norm) -> Callable[..., None]:
+    def _hook(self, place: Place, norm: Norm) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
             if not self._parts.forward.training or not self._due.layers or in_backward():
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -12,9 +13,11 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from stabmon.taps.calls import Call, tensors_in
+from stabmon.taps.compiled import settled_by_tracing, tracing
 from stabmon.taps.hooks import Hook
-from stabmon.taps.sharding import beside
+from stabmon.taps.sharding import beside, local
 from stabmon.taps.tokens import Tokens, parameters_of
+from stabmon.taps.undisturbed import device_of
 
 
 class Forward:
@@ -32,19 +35,21 @@ class Forward:
         stacks: Collection[str] = (),
     ) -> None:
         """`norms`: names of all norm layers, watched or not; `stacks`: of the modules that hold the lists of blocks."""
+        tracing.forget()
         self.training = False
         self.root: nn.Module | None = None
         self.last: Call | None = None
         """The latest training call."""
-        self.loss_sum: Tensor | None = None
-        """Sum of the losses that the root returned in this step's training calls (Hugging Face models)."""
-        self.losses = 0
+        self._losses = torch.zeros(2, device=device_of(model))
+        """Sum and number of the losses that the root returned in this step's training calls (Hugging Face models)."""
         self.output_width: int | None = None
         """Last dimension of the root's output: the vocabulary, for a language model."""
         self.whole = True
         """Whether all that is trained was called inside the root; False: a loop that calls the model in pieces."""
         self.returned: list[Callable[[Any], None]] = []
         """Each is called with what a training call of the root has returned."""
+        self.entering: list[Callable[[], None]] = []
+        """Each is called before a training call of the root, where that is not inside a graph."""
         self.forget: Callable[[], object] = lambda: None
         """Called when what was taken for training until now was an evaluation."""
         self._lenient = True
@@ -72,7 +77,9 @@ class Forward:
         return self._tokens.words
 
     def settle(self) -> None:
-        """After the first step the root is known: let go of all other modules."""
+        """After the first step the root is known: let go of all other modules, unless graphs depend on their hooks."""
+        if tracing.seen:
+            return
         for module in [m for m in self._handles if m is not self.root]:
             for handle in self._handles.pop(module):
                 handle.remove()
@@ -80,6 +87,8 @@ class Forward:
     def take_first(self) -> Call | None:
         """The first training call, once: it is let go of, since it holds a whole batch. None: called in pieces."""
         call, self._first = self._first, None
+        if call is None and not self._called:  # in a graph the first one is not told from the others
+            call, self._called = self.last, self.last is not None
         if call is not None and not all(tensor.numel() for tensor in tensors_in((call.args, call.kwargs))):
             self._called = False  # of an empty batch there is nothing to see: the next call
             return None
@@ -87,14 +96,17 @@ class Forward:
 
     def new_step(self) -> None:
         """Forget the finished step's losses."""
-        self.loss_sum, self.losses = None, 0
+        self._losses.zero_()
 
     def mean_loss(self) -> Tensor | None:
         """The step's loss from what the root returned: the micro-batches' sum where each was already divided by the
-        number of items in the whole batch (`num_items_in_batch`), else their mean. None if it returns no loss."""
-        if self.loss_sum is None or self.last is None:
+        number of items in the whole batch (`num_items_in_batch`), else their mean. NaN if it returns no loss, Inf if
+        one is not finite; None before the first call."""
+        if self.last is None:
             return None
-        return self.loss_sum if self.last.kwargs.get("num_items_in_batch") is not None else self.loss_sum / self.losses
+        total, count = self._losses.unbind()
+        loss = total if self.last.kwargs.get("num_items_in_batch") is not None else total / count
+        return torch.where(loss.isfinite(), loss, torch.inf).where(count > 0, torch.nan)
 
     def detach(self) -> None:
         """Remove the hooks."""
@@ -103,25 +115,30 @@ class Forward:
         self._handles.clear()
         self._inside.clear()
         self.returned.clear()
+        self.entering.clear()
         self._tokens.forget()
-        self.training, self._first, self.last, self.loss_sum = False, None, None, None
+        self.training, self._first, self.last = False, None, None
 
     def _attach(self, holders: Collection[str], failed: Callable[[Exception], None]) -> None:
         """Watch every module that may be the root, and calls of the others outside it."""
-        post, piece = (Hook(do, failed) for do in (self._after, self._piece))
+        piece = Hook(self._piece, failed)
         for name, module in self._model.named_modules():
             if not any(p.requires_grad for p in module.parameters()):
                 continue  # a loss, a metric, a frozen teacher
             if name in holders:
-                pre = Hook(self._hook(parameters_of(module)), failed)
+                gate = _Gate(self, module)
+                pre, post = (
+                    Hook(self._entering(gate, parameters_of(module)), failed),
+                    Hook(partial(self._after, gate), failed),
+                )
                 around = module.register_forward_pre_hook(pre, with_kwargs=True), module.register_forward_hook(post)
                 self._handles[module] = list(around)
             else:
                 self._handles[module] = [module.register_forward_pre_hook(piece)]
 
-    def _hook(self, parameters: Sequence[str]) -> Callable[..., None]:
+    def _entering(self, gate: _Gate, parameters: Sequence[str]) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-            if self._before(module, args, kwargs):
+            if self._before(gate, module, args, kwargs):
                 self._tokens.begin(parameters, args, kwargs)
 
         return hook
@@ -133,23 +150,31 @@ class Forward:
 
         return hook
 
-    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    def _before(self, gate: _Gate, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Whether this is a training call of the root."""
         if in_backward() or _redirected(module):
             return False
-        if module.training and self._lenient:
-            self._begin()
-        training = (module.training or self._lenient) and torch.is_grad_enabled() and not _exported()
-        if self.root is None and training:
-            self.root = module
-        if module is not self.root:
+        training = gate.open(torch.is_grad_enabled())
+        if not gate.is_root():
             self._piece(module)
             return False
         self.training = self._running = training
         if training:
             self.last = Call(args, dict(kwargs), None if module is self._model else module)
-            if not self._called:
-                self._called, self._first = True, self.last
+            if not torch.compiler.is_compiling():
+                self._first = self._first if self._called else self.last
+                self._called = True
+                for prepare in self.entering:
+                    prepare()
+        return training
+
+    def opened(self, module: nn.Module, grad: bool) -> bool:
+        """Whether a call of the module is a training one; the first such call makes it the root."""
+        if module.training and self._lenient:
+            self._begin()
+        training = (module.training or self._lenient) and grad and not _exported()
+        if self.root is None and training:
+            self.root = module
         return training
 
     def _begin(self) -> None:
@@ -160,16 +185,15 @@ class Forward:
             self.new_step()
             self.forget()
 
-    def _after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if module is not self.root or not self.training or in_backward():
+    def _after(self, gate: _Gate, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if not gate.is_root() or not self.training or in_backward():
             return
         self._running = False
         loss = _loss(output)
         if loss is not None:
-            loss = loss.detach().float()
-            self.loss_sum = loss if self.loss_sum is None else self.loss_sum + loss
-            self.losses += 1
-        if self.output_width is None and self.whole:
+            loss = local(loss.detach()).float().to(self._losses.device, non_blocking=True)
+            self._losses += torch.stack((loss, torch.ones_like(loss)))
+        if (torch.compiler.is_compiling() or self.output_width is None) and self.whole:
             logits = _field(output, "logits")
             logits = output if logits is None else logits
             self.output_width = logits.shape[-1] if isinstance(logits, Tensor) and logits.ndim >= 2 else None
@@ -180,6 +204,24 @@ class Forward:
         training = (module.training or self._lenient) and torch.is_grad_enabled()
         if training and not self._running and not in_backward():
             self.whole, self.output_width = False, None
+
+
+class _Gate:
+    """A module that may be the root. What it answers changes in the first step, and no graph depends on it."""
+
+    def __init__(self, forward: Forward, module: nn.Module) -> None:
+        self._forward = forward
+        self._module = module
+
+    @settled_by_tracing
+    def open(self, grad: bool) -> bool:
+        """Whether its coming call is a training one."""
+        return self._forward.opened(self._module, grad)
+
+    @settled_by_tracing
+    def is_root(self) -> bool:
+        """Known from its own call on."""
+        return self._forward.root is self._module
 
 
 def _holders(norms: Iterable[str]) -> set[str]:

@@ -7,6 +7,11 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, ClassVar
 
+import torch
+from torch._C._dynamo.eval_frame import set_eval_frame
+
+from stabmon.taps.compiled import never_a_graph, tracing
+
 
 class Stopwatch:
     """Host seconds spent while it is open, by its clock; what is nested counts once."""
@@ -33,7 +38,11 @@ spent = Stopwatch()
 
 
 class Hook:
-    """Calls `do`; an exception goes to `failed` once and silences it, since one in a hook would end the training."""
+    """Calls `do`; an exception goes to `failed` once and silences it, since one in a hook would end the training.
+
+    It is traced with the module that it hangs on. Around what is traced it runs eagerly: a compiled module's own hooks
+    are called with the compiler on, and would be graphs.
+    """
 
     silent: ClassVar[bool] = False
     """True while stabmon itself runs the model."""
@@ -44,6 +53,20 @@ class Hook:
 
     def __call__(self, *args: Any) -> None:
         if self._do is None or Hook.silent:
+            return
+        if torch.compiler.is_compiling():
+            tracing.see()
+            self._guarded(args)
+            return
+        compiler = set_eval_frame(None)
+        tracing.near |= compiler is not None
+        try:
+            self._guarded(args)
+        finally:
+            set_eval_frame(compiler)
+
+    def _guarded(self, args: tuple[Any, ...]) -> None:
+        if self._do is None:
             return
         try:
             self._do(*args)
@@ -57,3 +80,6 @@ class Hook:
     def __reduce__(self) -> tuple[Any, ...]:
         # From the standard library, so that the pickle loads where stabmon is not installed.
         return getattr, (nullcontext(), "__exit__")
+
+
+never_a_graph(Hook.__call__.__code__)

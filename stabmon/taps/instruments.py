@@ -20,6 +20,7 @@ from stabmon.taps import Due, Tap
 from stabmon.taps.anatomy import group_parameters
 from stabmon.taps.architecture import Architecture, recognise
 from stabmon.taps.baselines import Baselines
+from stabmon.taps.compiled import Late, tracing
 from stabmon.taps.gradients import Gradients
 from stabmon.taps.levels import extra_taps
 from stabmon.taps.loss import Loss
@@ -42,9 +43,11 @@ _HOST: Sequence[tuple[str, Site]] = tuple(
 
 
 _UNWATCHED = ". No forward of this model with gradients was seen at all: is it the one that the loop trains?"
-_COMPILED = (
-    ". A compiled graph of before stabmon was attached does not know of it: make the Monitor before the first forward, "
-    "or call torch._dynamo.reset() before it"
+_COMPILED = ". Compiled graphs of before do not know of stabmon: make the Monitor before the first forward"
+_LATE = (
+    "stabmon: the model was compiled and called before this Monitor was made, so its graphs do not know of it. Steps "
+    "in which layers are read run without torch.compile: slower, and rounded as an eager step is; its first step is "
+    "not read. To have neither, make it before the model's first forward, or call torch._dynamo.reset() before it"
 )
 _IN_PIECES = (
     "stabmon: the loop calls the model in pieces, so the output change of an update is not read; to have it read, give "
@@ -74,6 +77,7 @@ class Instruments:
         self, model: nn.Module, optimizers: Sequence[Optimizer], settings: Settings, ranks: Ranks | None = None
     ) -> None:
         given = given_probe(model, settings)  # before any hook is attached: it may raise
+        self._late = Late()
         self._parts = parts = examine(model, optimizers, settings)
         self._forward, self._norms, device = parts.forward, parts.norm_tap, parts.device
         self._ranks: Ranks = ranks or Alone(device)
@@ -124,6 +128,7 @@ class Instruments:
 
     def arm(self, due: Due) -> None:
         """Prepare for the coming step."""
+        self._late.arm(due.layers, self._layout is None)
         self._forward.new_step()
         for tap in self._taps:
             if tap.name not in self._failed:
@@ -134,6 +139,8 @@ class Instruments:
     ) -> list[Snapshot]:
         """Read the finished step; returns the snapshots that are here, usually with this one on a CPU."""
         if not (self._ranks.main or self._ranks.sampled or self._layout is None):
+            return []
+        if self._layout is None and self._is_late():
             return []
         now = time.time()
         self._loss.give(loss)
@@ -153,6 +160,12 @@ class Instruments:
         self._pack.ship(ticket, row if failed is None else torch.cat((row, failed)), found)
         return self.arrived()
 
+    def _is_late(self) -> bool:
+        """Whether the first step has to be repeated, eagerly, since compiled graphs hide what there is to see."""
+        if tracing.seen:
+            self._norms.find()
+        return self._late.suspect(len(self._norms.unseen), self._forward.root is None)
+
     def arrived(self, wait: bool = False) -> list[Snapshot]:
         """Snapshots that have reached the host, in step order."""
         snapshots = []
@@ -171,6 +184,7 @@ class Instruments:
 
     def detach(self) -> None:
         """Leave the model and the optimizers as they were found."""
+        self._late.release()
         for tap in self._taps:
             tap.detach()
         self._forward.detach()
@@ -223,6 +237,8 @@ class Instruments:
             _log.warning(
                 "stabmon: not called in the first step's forward, so not watched: %s%s", ", ".join(unseen), why
             )
+        if self._late.known:
+            _log.warning(_LATE)
         if not (self._forward.whole or self._probe_given):
             _log.warning(_IN_PIECES)
         groups = group_parameters(self._parts.groups.names, self._parts.blocks, norms)

@@ -34,9 +34,11 @@ class Loss:
         self._given = None
 
     def read(self) -> Tensor:
-        loss = self._forward.mean_loss() if self._given is None else self._given
+        loss = self._given
         if loss is None:
-            return torch.full((1,), torch.nan, device=self._device)
+            found = self._forward.mean_loss()
+            nothing = torch.full((1,), torch.nan, device=self._device) if found is None else found
+            return nothing.to(self._device, non_blocking=True).reshape(1)
         if isinstance(loss, Tensor):
             value = loss.to(self._device, torch.float32, non_blocking=True).reshape(1)
             return torch.where(value.isfinite(), value, torch.inf)

@@ -5,7 +5,7 @@ Shapes: N tokens, D features; G groups of numbers that are normalised together (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from stabmon.records import Site
 from stabmon.taps import Due
 from stabmon.taps.anatomy import norm_sites
+from stabmon.taps.compiled import settled_by_tracing
 from stabmon.taps.forward import Forward, in_backward
 from stabmon.taps.hooks import Hook, spent
 from stabmon.taps.kinds import Norm, normalised, spread
-from stabmon.taps.readings import Readings
+from stabmon.taps.readings import Place, Readings
 from stabmon.taps.sharding import local
 
 MAX_TOKENS = 256
@@ -49,8 +50,8 @@ class Norms:
         self._error: Exception | None = None
         forward.forget = self._forget
         self._handles = [
-            norm.module.register_forward_pre_hook(Hook(self._hook(norm), self._fail), with_kwargs=True)
-            for norm in norms
+            norm.module.register_forward_pre_hook(Hook(_Watched(self, norm, place).see, self._fail), with_kwargs=True)
+            for norm, place in zip(norms, self._readings.places, strict=False)
         ]
 
     @property
@@ -63,6 +64,16 @@ class Norms:
     def unseen(self) -> list[str]:
         """Norms that the first step's forwards did not call."""
         return [name for name in self._norms if name not in self._called]
+
+    def find(self) -> None:
+        """After a compiled first step: layers that share another one's graph were called without a word of Python.
+
+        They are told by what was read, which is waited for.
+        """
+        counted = self._readings.weights()[:, 0].gt(0).tolist()
+        hidden = {name for name, seen in zip(self._norms, counted, strict=True) if seen} - {*self._called}
+        if hidden:  # in the order in which the model holds them
+            self._called = [name for name in self._norms if name in hidden or name in self._called]
 
     def place(self, placements: Mapping[str, str]) -> None:
         """Where each norm sits is known, for its site to tell."""
@@ -117,25 +128,53 @@ class Norms:
     def _fail(self, error: Exception) -> None:
         self._error = error
 
-    def _hook(self, norm: Norm) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-            last = self._last in (None, norm.name)
-            if not self._forward.training or not (self._due.layers or last) or in_backward():
-                return
-            if self._last is None:
-                if norm.name in self._called:
-                    self._called.remove(norm.name)  # the latest call counts: a shared norm ends where it was last
-                self._called.append(norm.name)
-            x = args[0] if args else next(iter(kwargs.values()))
-            if x.numel() == 0:
-                return
-            # A clock would break a compiled graph.
-            with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else spent:
-                weights = self._forward.weights_of(x) if norm.over.by_token else None
-                held = local(x.detach())
-                self._readings.add(self._row[norm.name], *measure(norm, held, weights, self._due.layers, last))
+    def call(self, norm: str) -> bool:
+        """It is called. Whether it is the last one, or may be."""
+        if self._last is None:
+            if norm in self._called:
+                self._called.remove(norm)  # the latest call counts: a shared norm ends where it was last
+            self._called.append(norm)
+        return self._last in (None, norm)
 
-        return hook
+    def add(self, norm: Norm, place: Place, x: Tensor, share: bool) -> None:
+        """Its input is x."""
+        if x.numel() == 0:
+            return
+        # A clock would break a compiled graph.
+        with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else spent:
+            weights = self._forward.weights_of(x) if norm.over.by_token else None
+            self._readings.add(place, *measure(norm, local(x.detach()), weights, self._due.layers, share))
+
+    @property
+    def watching(self) -> bool:
+        """Whether a training forward is running."""
+        return self._forward.training and not in_backward()
+
+    @property
+    def due(self) -> bool:
+        """Whether more than the last norm is read."""
+        return self._due.layers
+
+
+class _Watched:
+    """One norm layer, which shares its compiled graph with others of its kind."""
+
+    def __init__(self, tap: Norms, norm: Norm, place: Place) -> None:
+        self._tap = tap
+        self._norm = norm
+        self._place = place
+
+    def see(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Before its forward."""
+        if not self._tap.watching:
+            return
+        share = self._call()
+        if share or self._tap.due:
+            self._tap.add(self._norm, self._place, args[0] if args else next(iter(kwargs.values())), share)
+
+    @settled_by_tracing
+    def _call(self) -> bool:
+        return self._tap.call(self._norm.name)
 
 
 def measure(

@@ -17,6 +17,7 @@ from stabmon.taps.sharding import is_shared
 from stabmon.taps.undisturbed import undisturbed
 
 _Do = Callable[..., None]
+_NOTHING: Mapping[str, Any] = {}
 
 SAMPLE = 1 << 15
 """Values of each tensor that are kept, from its start."""
@@ -101,13 +102,14 @@ class Recorder:
         return list(self.timelines.values())
 
     def detach(self) -> None:
-        """Remove the hooks."""
+        """Remove the hooks; those of a module that is just being called may still fire."""
+        self._recording = lambda: False
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
     def _entering(self, name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] = _NOTHING) -> None:
             if torch.compiler.is_compiling() or in_backward() or not self._recording():
                 return
             with torch.no_grad(), spent:
