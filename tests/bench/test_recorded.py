@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from stabmon.bench.recorded import intervals
+from stabmon.bench.recorded import adjudication, intervals
 from stabmon.bench.recorded.alarms import is_calibration
 from stabmon.bench.recorded.baselines import baselines
 from stabmon.bench.recorded.targets import losses
@@ -168,6 +168,12 @@ def test_it_runs_where_torch_is_not() -> None:
     code = "import stabmon.bench.recorded.command, sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_the_published_verdicts_can_be_read() -> None:
+    verdicts = adjudication.read(Path(__file__).parents[2] / "docs/recorded/adjudication.csv")
+    assert verdicts.true_at("542", 198)
+    assert not verdicts.true_at("542", 300)
 
 
 @pytest.mark.parametrize(

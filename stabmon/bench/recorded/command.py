@@ -70,7 +70,7 @@ def result(runs: Sequence[Judged], adjudication: Adjudication) -> dict[str, Any]
         },
         "targets": [
             {"what": row.what, "hits": row.hits, "of": row.of, "interval": row.interval, "missed": row.missed}
-            for row in targets(runs, adjudication)
+            for row in targets(runs)
         ],
         "confusion": confusion(runs, adjudication),
     }

@@ -30,7 +30,7 @@ def show(console: Console, runs: Sequence[Judged], adjudication: Adjudication, p
             _false_alarms(console, name, some, adjudication)
     console.print()
     _baselines(console, runs, adjudication)
-    for target in targets(runs, adjudication):
+    for target in targets(runs):
         missed = f"; not: {', '.join(target.missed)}" if target.missed else ""
         console.print(f"{target.hits} of {target.of} {target.what}{missed}", highlight=False)
     _events(console, runs, adjudication)

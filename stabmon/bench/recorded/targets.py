@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, log
 
-from stabmon.bench.recorded.adjudication import Adjudication
 from stabmon.bench.recorded.intervals import binomial
 from stabmon.bench.recorded.judging import Judged
 from stabmon.detectors.window import Window
@@ -32,8 +31,9 @@ class Target:
         return binomial(self.hits, self.of)
 
 
-def targets(runs: Sequence[Judged], adjudication: Adjudication) -> list[Target]:
-    return [_not_finite(runs), _lost(runs), _stuck(runs), _plateaus(runs, adjudication)]
+def targets(runs: Sequence[Judged]) -> list[Target]:
+    """Before any adjudication."""
+    return [_not_finite(runs), _lost(runs), _stuck(runs), _plateaus(runs)]
 
 
 def losses(values: Sequence[float]) -> list[int]:
@@ -97,14 +97,7 @@ def _starts_high(run: Judged) -> bool:
     return 6 <= first < 20 and bool(later) and later[0] > 0.55 * first
 
 
-def _plateaus(runs: Sequence[Judged], adjudication: Adjudication) -> Target:
+def _plateaus(runs: Sequence[Judged]) -> Target:
     known = [run for run in runs if run.recording.label == "plateau_then_drop"]
-
-    def false(run: Judged) -> bool:
-        calls = (c for c in run.calls if c.severity == "critical")
-        return any(not adjudication.true(run.recording.id, c) for c in calls)
-
-    missed = [run.recording.id for run in known if false(run)]
-    return Target(
-        "labelled plateau_then_drop: nothing critical that is false", len(known) - len(missed), len(known), missed
-    )
+    missed = [run.recording.id for run in known if any(c.severity == "critical" for c in run.calls)]
+    return Target("labelled plateau_then_drop: nothing critical", len(known) - len(missed), len(known), missed)
