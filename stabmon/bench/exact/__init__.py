@@ -43,7 +43,7 @@ def exact(quick: bool = False, only: str = "", as_json: bool = False, page: Path
         raise ValueError(f"only={only!r} fits no training; give a part of 'model / loop / precision', such as 'GPT-2'")
     show(console, found, time.monotonic() - started)
     for line in left_out():
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, markup=False)
     if page is not None:
         write(page, markdown(found))
     if as_json:

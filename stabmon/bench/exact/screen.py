@@ -15,8 +15,8 @@ from stabmon.bench.exact.plan import PRECISIONS
 _LEGEND = """\
 Each cell of the large table is the power of ten of the relative error: -7 is an error of 1e-7 or less, 0 is exact to
 the last bit, · is not defined there, !! is beyond its tolerance. Columns are numbered as the statistics below."""
-_WIDE = 24
-"""Columns of the large table beside each other."""
+_LABELS, _CELL, _FEWEST = 44, 3, 4
+"""Characters before the cells of the large table, of each cell, and how many cells there are in any case."""
 _BEGIN, _END = "<!-- table -->", "<!-- end of table -->"
 _COLUMNS = (*PRECISIONS, "all")
 """The last is of estimates, all of them together."""
@@ -28,8 +28,9 @@ def show(console: Console, cells: Sequence[Cell], seconds: float) -> None:
     """The large table, the statistics, what does not agree, and the sum."""
     numbers = {name: number for number, name in enumerate(_unique(cells, lambda cell: cell.statistic), 1)}
     names = list(numbers)
-    for start in range(0, len(names), _WIDE):
-        console.print(_large(cells, names[start : start + _WIDE], numbers))
+    wide = max(_FEWEST, (console.width - _LABELS) // _CELL)
+    for start in range(0, len(names), wide):
+        console.print(_large(cells, names[start : start + wide], numbers))
     console.print(_LEGEND, highlight=False)
     console.print(_small(cells, numbers))
     for name in names:
@@ -61,16 +62,17 @@ def _trouble(bad: Sequence[Cell]) -> Iterator[str]:
 
 
 def _large(cells: Sequence[Cell], names: Sequence[str], numbers: dict[str, int]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for title in ("model", "loop", "precision"):
-        table.add_column(title, no_wrap=True)
+    """Rows by model, under its name."""
+    table = Table("model, loop", "precision", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for name in names:
         table.add_column(str(numbers[name]), justify="right", no_wrap=True)
-    rows: dict[tuple[str, str, str], dict[str, Cell]] = {}
+    rows: dict[str, dict[tuple[str, str], dict[str, Cell]]] = {}
     for cell in cells:
-        rows.setdefault((cell.model, cell.loop, cell.precision), {})[cell.statistic] = cell
-    for training, of_training in rows.items():
-        table.add_row(*training, *(_power(of_training[name]) if name in of_training else "" for name in names))
+        rows.setdefault(cell.model, {}).setdefault((cell.loop, cell.precision), {})[cell.statistic] = cell
+    for model, trainings in rows.items():
+        table.add_row(model)
+        for (loop, precision), found in trainings.items():
+            table.add_row(f"  {loop}", precision, *(_power(found[name]) if name in found else "" for name in names))
     return table
 
 
