@@ -88,3 +88,33 @@ def exact(
         agrees = run(quick, only, as_json, markdown)
     if not agrees:
         raise typer.Exit(1)
+
+
+@bench.command()
+def compiled(
+    level: Annotated[str, typer.Option(help="What is read: light, standard, deep.")] = "standard",
+    backend: Annotated[list[str] | None, typer.Option(help="Of torch.compile; by default aot_eager, inductor.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Graphs, graph breaks and values of compiled models, watched and not. Takes some minutes."""
+    with for_users():
+        with torch_needed("bench"):
+            from stabmon.bench.compiled import BACKENDS
+            from stabmon.bench.compiled import compiled as run
+        right = run(level, backend or BACKENDS, as_json)
+    if not right:
+        raise typer.Exit(1)
+
+
+@bench.command()
+def identity(
+    only: Annotated[str, typer.Option(help="Part of a mode's name, such as DDP or compiled.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Whether trainings leave the same bits behind with stabmon as without, mode by mode. Takes some minutes."""
+    with for_users():
+        with torch_needed("bench"):
+            from stabmon.bench.identity import identity as run
+        identical = run(only, as_json)
+    if not identical:
+        raise typer.Exit(1)

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from stabmon.records import Site
 from stabmon.taps import Due
 from stabmon.taps.attention_calls import READERS, Reader
+from stabmon.taps.compiled import tracing
 from stabmon.taps.forward import in_backward
 from stabmon.taps.hooks import Hook, spent
 from stabmon.taps.parts import Parts
@@ -111,7 +112,7 @@ class Attention:
 
     def _entering(self, place: int, heads: int | None) -> Callable[..., None]:
         def enter(*_: Any) -> None:
-            if torch.compiler.is_compiling() or not (self._due.layers and self._parts.forward.training):
+            if torch.compiler.is_compiling() or tracing.on or not (self._due.layers and self._parts.forward.training):
                 return
             if self._error is None and not in_backward():
                 watch = _Watch(self, place, heads)

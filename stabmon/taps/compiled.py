@@ -42,8 +42,10 @@ class Tracing:
 
     def forget(self) -> None:
         """Another model is watched from here on."""
+        self.on = False
+        """Whether the hook that runs was called with the compiler on, which compiles what is called after it."""
         self.near = False
-        """Whether a hook was called with the compiler on: just around a graph, or in one."""
+        """Whether any was so, or was traced."""
         self.seen = False
         """Whether a graph was traced with hooks of ours in it: to remove one then has the graph compiled anew."""
 

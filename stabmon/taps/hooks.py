@@ -59,7 +59,8 @@ class Hook:
             self._guarded(args)
             return
         compiler = set_eval_frame(None)
-        tracing.near |= compiler is not None
+        tracing.on = compiler is not None
+        tracing.near |= tracing.on
         try:
             self._guarded(args)
         finally:
