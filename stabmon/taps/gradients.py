@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from stabmon.records import Site
 from stabmon.taps import Due
+from stabmon.taps.forward import in_backward
 from stabmon.taps.groups import Groups
 from stabmon.taps.hooks import Hook, spent
 
@@ -108,8 +109,8 @@ class Gradients:
         self._error = error
 
     def _accumulated(self, parameter: Any) -> None:
-        if self._queued or torch.compiler.is_compiling():
-            return
+        if self._queued or torch.compiler.is_compiling() or not in_backward():
+            return  # in a pipeline FSDP2 adds up gradients after the backward passes
         self._queued = True
         Variable._execution_engine.queue_callback(self._once_more)
 

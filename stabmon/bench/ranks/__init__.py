@@ -42,6 +42,8 @@ _OWN = {
     "bigram_loss": "of rank 0's targets",
     "pretrained": "found on rank 0",
 }
+_SCALE = {"logit_mean": "logit_max"}
+"""Means of both signs, near 0: relative to the size of what the mean is of."""
 _PART = "of each rank's part of the sequence, not of the whole"
 _FIRST = "the first token counts too, since it isn't known which part of the sequence a plain tensor is"
 _UNREAD = "without the norms' and embedding's parameters, whose gradients are laid out otherwise"
@@ -142,7 +144,8 @@ def _worst(statistic: str, values: Values, expected: Values) -> tuple[float | No
             if np.isnan(is_):
                 missing += 1
             else:
-                errors.append(abs(is_ - should) / max(abs(should), 1e-12))
+                scale = expected.get((_SCALE.get(statistic, ""), key[1]), [0.0] * STEPS)[step - 1]
+                errors.append(abs(is_ - should) / max(abs(should), abs(scale), 1e-12))
     if missing:
         return (max(errors), "partly not read") if errors else (None, "not read")
     return (max(errors), "") if errors else (None, "not taken in one process either")

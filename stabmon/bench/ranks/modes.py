@@ -98,7 +98,8 @@ def fsdp2(network: Network, mesh: DeviceMesh | None = None, micro: int = 1, **op
 
 def hsdp(network: Network) -> Wrapped:
     """Sharded inside pairs, replicated over them."""
-    return fsdp2(network, init_device_mesh("cpu", (distributed.get_world_size() // 2, 2)))
+    shape, names = (distributed.get_world_size() // 2, 2), ("replicate", "shard")
+    return fsdp2(network, init_device_mesh("cpu", shape, mesh_dim_names=names))
 
 
 def tensor_parallel(network: Network) -> Wrapped:
