@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -55,6 +55,10 @@ _IN_PIECES = (
 )
 
 
+class _Detached(Protocol):
+    def detach(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Ticket:
     """What travels with a row: it is known on the host when the row is sent."""
@@ -96,6 +100,7 @@ class Instruments:
         """What the model is; known after the first step."""
         self._placement = settings.placement
         self._failed: set[str] = set()
+        self._step = 0
         if why := unreadable(parts, self._ranks.alike):
             _log.warning("stabmon: %s", why)
             self._failed.add(output.name)
@@ -131,8 +136,7 @@ class Instruments:
         self._late.arm(due.layers, self._layout is None)
         self._forward.new_step()
         for tap in self._taps:
-            if tap.name not in self._failed:
-                tap.arm(due)
+            self._guarded(tap, partial(tap.arm, due), self._step, time.time())
 
     def collect(
         self, step: int, loss: Tensor | float | None, targets: Tensor | None, host: tuple[float, ...]
@@ -143,6 +147,7 @@ class Instruments:
         if self._layout is None and self._is_late():
             return []
         now = time.time()
+        self._step = step
         self._loss.give(loss)
         if self._layout is None and targets is not None:
             self._first_targets = targets.detach().clone()
@@ -151,7 +156,7 @@ class Instruments:
             self._settle()
             self.failures.append(Event(step, now, ARCHITECTURE, self.architecture.detail))
         assert self._layout is not None
-        own = torch.cat([self._or_nan(tap, values.get(tap.name)) for tap in self._taps])
+        own = torch.cat([self._or_nan(tap, values[tap.name]) for tap in self._taps])
         row, failed = self._ranks.combine(own, partial(self._row, own, step, now))
         if not self._ranks.main:
             return []
@@ -176,7 +181,7 @@ class Instruments:
             own = len(values) - ticket.flags
             self._hear(ticket, values[own:])
             scored = self.baselines.nothing if scored is None else scored
-            loss = float(values[ticket.layout.slots("loss")[0]])
+            loss = next((float(values[slot]) for slot in ticket.layout.slots("loss")), float("nan"))
             origin = self.origin.see(ticket.step, loss, float(scored[1]))
             whole = np.concatenate((values[:own], scored, origin, host))
             snapshots.append(Snapshot(ticket.step, ticket.time, whole, ticket.layout))
@@ -186,8 +191,8 @@ class Instruments:
         """Leave the model and the optimizers as they were found."""
         self._late.release()
         for tap in self._taps:
-            tap.detach()
-        self._forward.detach()
+            _let_go(tap)
+        _let_go(self._forward)
 
     def _guarded(self, part: Tap | Baselines, read: Callable[[], _Result], step: int, now: float) -> _Result | None:
         """What the part reads; None, once and for all, from the time that it fails."""
@@ -196,15 +201,32 @@ class Instruments:
         try:
             return read()
         except Exception as error:
-            _log.exception("stabmon: %s failed at step %d and is dropped; training goes on", part.name, step)
-            self._failed.add(part.name)
-            part.detach()
-            self._flags += torch.tensor([1.0 if tap is part else 0.0 for tap in self._taps]).to(self._flags.device)
-            self.failures.append(Event(step, now, PART_FAILED, {"part": part.name, "error": type(error).__name__}))
+            self._drop(part, error, step, now)
             return None
 
+    def _drop(self, part: Tap | Baselines, error: Exception, step: int, now: float) -> None:
+        """Do without the part from here on; it is told of once."""
+        if part.name in self._failed:
+            return
+        _log.error("stabmon: %s failed at step %d and is dropped; training goes on", part.name, step, exc_info=error)
+        self._failed.add(part.name)
+        _let_go(part)
+        self._flags += torch.tensor([1.0 if tap is part else 0.0 for tap in self._taps]).to(self._flags.device)
+        self.failures.append(Event(step, now, PART_FAILED, {"part": part.name, "error": type(error).__name__}))
+
+    def _columns(self, tap: Tap) -> Sequence[tuple[str, Site]]:
+        """What the tap reads, also if it has failed in the first step; nothing where it cannot tell."""
+        self._guarded(tap, tap.weights, self._step, time.time())  # the layout needs them
+        try:
+            return tap.columns()
+        except Exception as error:
+            self._drop(tap, error, self._step, time.time())
+            return ()
+
     def _or_nan(self, tap: Tap, values: Tensor | None) -> Tensor:
-        return torch.full((self._widths[tap.name],), torch.nan, device=self._pack.device) if values is None else values
+        if values is None or tap.name in self._failed:  # which it may have done since they were read
+            return torch.full((self._widths[tap.name],), torch.nan, device=self._pack.device)
+        return values
 
     def _row(self, values: Tensor, step: int, now: float) -> Row:
         """What the other ranks are given."""
@@ -229,7 +251,7 @@ class Instruments:
         """The first step is over: the forward's order, and with it the layout, are known."""
         self.architecture = recognise(self._parts, self._placement)
         self._norms.place(self.architecture.placements)
-        columns = {tap.name: tap.columns() for tap in self._taps}
+        columns = {tap.name: self._columns(tap) for tap in self._taps}
         self._widths = {name: len(found) for name, found in columns.items()}
         norms = self._norms.sites
         if unseen := self._norms.unseen:
@@ -251,3 +273,11 @@ class Instruments:
         self._layout = Layout(tuple((statistic, site.name) for statistic, site in every), tuple(sites.values()))
         self._forward.settle()
         self._norms.settle()
+
+
+def _let_go(part: _Detached) -> None:
+    """Where it fails, what it hung on the model stays there, and finds nobody to tell."""
+    try:
+        part.detach()
+    except Exception:
+        _log.exception("stabmon: %s could not be taken off the model", type(part).__name__.lower())
