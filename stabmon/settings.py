@@ -143,7 +143,7 @@ class Settings(BaseSettings):
                 "there, such as '[\"decoder.*\"]'"
             ) from None
         except ValidationError as error:
-            wrong = {str(e["loc"][0]): e["input"] for e in error.errors()}
+            wrong = {name: given.get(name, e["input"]) for e in error.errors() for name in [str(e["loc"][0])]}
             raise ValueError("; ".join(_refusal(name, value, given) for name, value in wrong.items())) from None
 
 
@@ -169,5 +169,5 @@ def _refusal(name: str, value: object, given: dict[str, Any]) -> str:
     if name in _SECRET:
         value = "***"
     shown = f"{name}={value!r}" if name in given else f"environment variable {_PREFIX}{name.upper()}={value}"
-    otherwise = "to let stabmon choose" if field.default is None else f"for the default, {field.default}"
+    otherwise = "to let stabmon choose" if field.default in (None, "") else f"for the default, {field.default}"
     return f"{shown} is not allowed: it takes {field.description}. Leave it out {otherwise}"

@@ -200,8 +200,11 @@ def test_patterns_choose_the_norms_and_those_that_fit_none_are_refused(tmp_path:
     assert names == ["encoder.layers.0.norm2", "encoder.layers.1.norm2", "encoder.norm"]
     with pytest.raises(ValueError, match=r"exclude='decoder\.\*' fits no norm layer.*encoder\.layers\.0\.norm1"):
         watch(model, optimizer, tmp_path, exclude=["decoder.*"])
-    with pytest.raises(ValueError, match=r"leaves no norm layer"):
-        watch(model, optimizer, tmp_path, exclude=["*"])
+    with pytest.raises(ValueError, match=r"placement='\*\.q_norm' fits no norm layer.*encoder\.layers\.0\.norm1"):
+        watch(model, optimizer, tmp_path, placement={"*.q_norm": "inner"})
+    for argument, patterns in (("exclude", ["*"]), ("include", [])):
+        with pytest.raises(ValueError, match=f"{argument}=.* leaves no norm layer"):
+            watch(model, optimizer, tmp_path, **{argument: patterns})
 
 
 def test_an_evaluation_goes_with_the_next_step(tmp_path: Path) -> None:

@@ -69,6 +69,9 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ({"run": "a\nb"}, "run='a.nb' is not allowed"),
         ({"run": "x" * 129}, "run='x+' is not allowed"),
         ({"linger_seconds": float("nan")}, "linger_seconds=nan is not allowed"),
+        ({"placement": "before"}, "placement='before' is not allowed: .* Leave it out to let stabmon choose$"),
+        ({"placement": {"*": 3}}, "placement={'[*]': 3} is not allowed"),
+        ({"include": (1,)}, r"include=\(1,\) is not allowed"),
     ],
 )
 def test_a_refused_value_is_named_with_what_is_allowed(given: dict[str, object], message: str) -> None:

@@ -38,15 +38,22 @@ def select(norms: Sequence[Norm], include: Sequence[str], exclude: Sequence[str]
 
     ValueError: a pattern that fits no norm, or none left.
     """
-    for argument, patterns in (("include", include), ("exclude", exclude)):
-        for pattern in patterns:
-            if (norms or pattern != "*") and not any(fnmatchcase(norm.name, pattern) for norm in norms):
-                known = ", ".join(norm.name for norm in norms[:8]) + (", …" if len(norms) > 8 else "")
-                raise ValueError(f"{argument}={pattern!r} fits no norm layer of the model; it has: {known}")
+    require_fits("include", include, norms)
+    require_fits("exclude", exclude, norms)
     kept = [n for n in norms if _fits(n.name, include) and not _fits(n.name, exclude)]
+    if norms and not include:
+        raise ValueError("include=[] leaves no norm layer to watch; leave it out to watch all")
     if norms and not kept:
         raise ValueError(f"exclude={list(exclude)} leaves no norm layer to watch; leave some of its patterns out")
     return kept
+
+
+def require_fits(argument: str, patterns: Iterable[str], norms: Sequence[Norm]) -> None:
+    """ValueError: one of the argument's patterns fits no norm."""
+    for pattern in patterns:
+        if (norms or pattern != "*") and not any(fnmatchcase(norm.name, pattern) for norm in norms):
+            known = ", ".join(norm.name for norm in norms[:8]) + (", …" if len(norms) > 8 else "")
+            raise ValueError(f"{argument}={pattern!r} fits no norm layer of the model; it has: {known or 'none'}")
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:

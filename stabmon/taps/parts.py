@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from stabmon.records import Site
 from stabmon.settings import Settings
-from stabmon.taps.anatomy import find_blocks, find_norms, group_parameters, norm_sites, select
+from stabmon.taps.anatomy import find_blocks, find_norms, group_parameters, norm_sites, require_fits, select
 from stabmon.taps.forward import Forward
 from stabmon.taps.groups import Groups
 from stabmon.taps.kinds import Norm
@@ -58,6 +58,8 @@ def examine(model: nn.Module, optimizers: Sequence[Optimizer], settings: Setting
             type(model).__name__,
         )
     norms = select(found, settings.include, settings.exclude)
+    if isinstance(settings.placement, dict):
+        require_fits("placement", settings.placement, found)
     parameters = _held(model, optimizers)
     device = next(iter(parameters.values())).device
     blocks = find_blocks(model, norms)

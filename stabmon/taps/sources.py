@@ -5,15 +5,17 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 
 from stabmon.settings import Settings
-from stabmon.taps.calls import Call, affordable, cut, cut_targets
+from stabmon.taps.calls import Call, affordable, cut, cut_targets, tensors_in
 from stabmon.taps.fitting import fit, room_for, standing_in
 from stabmon.taps.parts import Parts
 from stabmon.taps.probe import Probe
+from stabmon.taps.returned import output_of
 from stabmon.taps.sharding import hides_parameters, is_shared
 from stabmon.taps.undisturbed import device_of
 
@@ -37,8 +39,11 @@ def given_probe(model: nn.Module, settings: Settings) -> Probe | None:
     if settings.probe is None or spread(model):
         return None
     kind, call = type(settings.probe).__name__, call_with(settings.probe, settings.forward)
-    if not call.tensors:
-        raise ValueError(f"probe={kind}: holds no tensor; give a batch as the model takes it: a tensor, tuple or dict")
+    if not any(tensor.numel() for tensor in call.tensors):
+        raise ValueError(
+            f"probe={kind}: holds no tensor, or only empty ones; give a batch as the model takes it: a tensor, tuple "
+            "or dict"
+        )
     signature = None if settings.forward else inspect.signature(type(model).forward)
     device = device_of(model)
     part = cut(call, MAX_TOKENS, signature).map(lambda tensor: tensor.to(device))
@@ -107,10 +112,18 @@ class FirstCall:
 def call_with(batch: Any, forward: Callable[..., Any] | None = None) -> Call:
     """The model called with a batch: a mapping by name, a tuple or list by position, all else as the one argument."""
     if forward is not None:
-        return Call((batch,), {}, forward=forward)
+        return Call((batch,), {}, forward=partial(_returning, forward))
     if isinstance(batch, Mapping):
         return Call((), dict(batch))
     return Call(tuple(batch) if isinstance(batch, tuple | list) else (batch,), {})
+
+
+def _returning(forward: Callable[..., Any], model: nn.Module, batch: Any) -> Any:
+    """What `forward` returns; TypeError: no tensor."""
+    returned = forward(model, batch)
+    if output_of(returned) is None and not any(True for _ in tensors_in(returned)):
+        raise TypeError(f"{type(returned).__name__} returned, and neither logits nor (loss, logits)")
+    return returned
 
 
 def spread(model: nn.Module) -> bool:

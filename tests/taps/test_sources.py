@@ -81,12 +81,22 @@ def test_a_function_of_the_users_calls_a_model_that_has_no_forward_of_its_own() 
 
 def test_a_batch_without_tensors_or_that_the_model_does_not_take_is_refused_by_name() -> None:
     model = whole()
-    with pytest.raises(ValueError, match="^probe=dict: holds no tensor; give a batch as the model takes it"):
+    with pytest.raises(
+        ValueError, match="^probe=dict: holds no tensor, or only empty ones; give a batch as the model takes it"
+    ):
         given_probe(model, Settings.of(probe={"x": [1, 2]}))
     with pytest.raises(ValueError, match="^probe: Sequential called with probe=tuple raised TypeError: .* forward="):
         given_probe(model, Settings.of(probe=(ids(2, 5), ids(2, 5))))
     with pytest.raises(ValueError, match=r"^probe: forward\(model, probe\) raised KeyError: 'x'"):
         given_probe(Pieces(), Settings.of(probe={"z": ids(2, 5)}, forward=in_pieces))
+
+
+@pytest.mark.parametrize("returned", [None, 3.0])
+def test_a_forward_that_returns_no_tensor_and_a_batch_of_nothing_are_refused(returned: float | None) -> None:
+    with pytest.raises(ValueError, match=r"returned, and neither logits nor \(loss, logits\)\. Give"):
+        given_probe(whole(), Settings.of(probe=ids(2, 5), forward=lambda model, batch: returned))
+    with pytest.raises(ValueError, match="^probe=Tensor: holds no tensor, or only empty ones"):
+        given_probe(whole(), Settings.of(probe=ids(0, 5)))
 
 
 def test_trying_a_batch_leaves_no_trace() -> None:
