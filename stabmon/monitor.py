@@ -228,8 +228,7 @@ def _ranks(met: Meeting, model: nn.Module, inner: nn.Module) -> Together:
 
 
 def _wrapped(model: nn.Module) -> nn.Module | None:
-    by_module = isinstance(model, _PARALLEL) or type(model).__name__ == "DeepSpeedEngine"
-    names = [*_WRAPPED, "module"] if by_module else _WRAPPED
+    names = [*_WRAPPED, "module"] if isinstance(model, _PARALLEL) else _WRAPPED
     found = (getattr(model, name, None) for name in names)
     return next((inner for inner in found if isinstance(inner, nn.Module)), None)
 
