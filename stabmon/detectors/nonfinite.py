@@ -49,7 +49,8 @@ class _Zeros:
 class NonFinite:
     """Critical at the first Inf, and at the second loss of exactly 0 that comes at once after ordinary ones; silent on
     steps that a loss scaler skipped, unless more than 20 in a row. Where nobody tells of skipped steps, they are those
-    before the first finite gradient at which the loss is finite.
+    before the first finite gradient at which the loss is finite. A loss alone that is not finite is a warning where all
+    gradients were read and are finite: the mean over no targets is 0/0, and harms no weight.
 
     Score: the number of statistics that hold an Inf; or skipped steps in a row / 21.
     """
@@ -61,6 +62,8 @@ class NonFinite:
         self._skips = 0
         self._since: int | None = None
         self._found: dict[str, Site] = {}
+        self._harmless = False
+        """The loss alone is not finite, and the gradients that it gave are."""
         self._zeros = _Zeros()
         self._scaled = False
         """A finite gradient was read: a loss scaler has found its scale."""
@@ -73,6 +76,8 @@ class NonFinite:
             self._skips = self._skips + 1 if skipped else 0
         if not self._skips:
             self._found = _not_finite(snapshot, self._found)
+            measured = snapshot["grad_sq"].size > 0 and isfinite(snapshot.scalar("total_grad_sq"))
+            self._harmless = measured and set(self._found) == {"loss"}
         score = float(len(self._found)) or max(self._skips / (SKIPS + 1), float(self._zeros.hidden))
         if score < 1:
             self._since = None
@@ -84,6 +89,8 @@ class NonFinite:
     def explain(self, site: int) -> Finding:
         """The lowest site of the first statistic, in the order of a step, that holds an Inf."""
         assert self._since is not None, "asked without an alert"
+        if self._harmless:
+            return _targetless(self._since)
         if self._found:
             return self._broken(self._since)
         return _hiding(self._since) if self._zeros.hidden else self._skipping(self._since)
@@ -133,6 +140,21 @@ class NonFinite:
             evidence={"skipped_steps": float(self._skips)},
             since=since,
         )
+
+
+def _targetless(since: int) -> Finding:
+    return Finding(
+        severity="warning",
+        action=f"has a loss that is not finite since step {since}, but finite gradients, so the weights are sound. "
+        "Look for batches without targets; such a step teaches nothing",
+        cause="Activations and gradients are finite, so it arose in the loss itself: a mean over no targets is 0/0.",
+        remedies=(
+            "Leave out batches whose labels are all ignored (-100), such as prompts that fill the whole length.",
+            "Look for a division by 0 or a log of 0 in what is reported as the loss.",
+        ),
+        evidence={"loss": float("inf")},
+        since=since,
+    )
 
 
 def _hiding(since: int) -> Finding:

@@ -32,6 +32,18 @@ def test_the_first_statistic_in_the_order_of_a_step_and_its_lowest_layer_are_nam
     assert "forward pass" in alert.cause
 
 
+def test_a_loss_over_no_targets_is_a_warning_while_the_gradients_are_finite() -> None:
+    series = {"loss": [3, INF, 3, 3], "total_grad_sq": [1.0, 0, 1, 1], "grad_sq": [[1.0], [0], [1], [1]]}
+    (alert,) = alerts_of(NonFinite(), make_series(series))
+    assert (alert.step, alert.severity, alert.since) == (2, "warning", 2)
+    assert "the weights are sound" in alert.action
+
+
+def test_it_is_critical_as_soon_as_a_gradient_is_not_finite() -> None:
+    series = {"loss": [3, INF, INF], "total_grad_sq": [1.0, 0, INF], "grad_sq": [[1.0], [0], [INF]]}
+    assert told(alerts_of(NonFinite(), make_series(series))) == [(2, "warning"), (3, "critical")]
+
+
 def test_gradients_alone_point_at_the_backward_pass() -> None:
     (alert,) = alerts_of(NonFinite(), make_series({"loss": [3.0], "grad_sq": [[1, INF]]}))
     assert (alert.layer, alert.site) == (1, "layers.1")
