@@ -54,8 +54,8 @@ def _of_sums(measure: Callable[[Tensor, Tensor, float], Tensor]) -> Naive:
     def naive(twin: Twin, step: Step) -> Values | str:
         if twin.plan.family.no_sums:
             return twin.plan.family.no_sums
-        if step.number == 1:
-            return {}  # the first step is looked through for the sums
+        if step.number == 1 and not twin.plan.loop.compiled:
+            return {}  # it is looked through for the sums; a compiled model is before its first call
         found: dict[str, list[Tensor]] = {}
         for sublayer, x_ND, f_ND, eps in _sums(twin, step):
             found.setdefault(sublayer, []).append(measure(x_ND, f_ND, eps))
