@@ -141,13 +141,13 @@ class Attention:
             self._error = error
 
     def _add(self, place: int, scores: Tensor, sample: Sample, tokens: Tensor) -> None:
+        if self._order is None:
+            self._seen.add(place)
         if scores.numel() == 0:
             return
         counted = self._counted(tokens)
         values, queries = summary(scores, None if counted is None else sample.of(counted.unsqueeze(-1)).squeeze(-1))
         self._readings.add(place, values, queries)
-        if self._order is None:
-            self._seen.add(place)
 
     def _counted(self, tokens: Tensor) -> Tensor | None:
         """[N, T]; None: all count."""

@@ -85,6 +85,8 @@ class OutputLogits:
         if logits is None or not predicts_classes(self._parts.model, call, None, returned, logits):
             self._unreadable = True
             return
+        if logits.numel() == 0:
+            return
         # A clock would break a compiled graph.
         with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else spent:
             self._readings.add(0, *measure(logits.detach(), self._counted(logits, call.named("labels"))))

@@ -24,9 +24,9 @@ class Sample:
 
     def __init__(self, sequences: int, heads: int, queries: int, keys: int) -> None:
         self._apart = max(1, sequences // 2)
-        self._count = min(2, sequences)
-        most = min(MAX_QUERIES // self._count, max(1, MAX_SCORES // (self._count * heads * keys)))
-        self._stride = -(-queries // most)
+        self._count = min(2, max(1, sequences))  # a batch may be empty
+        most = min(MAX_QUERIES // self._count, max(1, MAX_SCORES // max(1, self._count * heads * keys)))
+        self._stride = max(1, -(-queries // most))
         self._stride |= int(self._stride > 1)
         self.queries = queries
 

@@ -77,3 +77,20 @@ def test_taps_that_cannot_be_taken_off_end_no_training_and_the_others_are_taken_
     assert kept.state == "finished"
     assert sum("could not be taken off the model" in record.message for record in caplog.records) == len(broken)
     assert not any(p._post_accumulate_grad_hooks for p in network.parameters()), "those of the one that could"
+
+
+@pytest.mark.parametrize("empty", [1, 3])
+def test_an_empty_batch_is_read_as_nothing_and_the_next_one_as_ever(tmp_path: Path, empty: int) -> None:
+    kept, network = Keep(), Network()
+    optimizer = adamw(network)
+    with Monitor(network, optimizer, level="deep", every=1, folder=tmp_path, serve=False, sinks=[kept]) as monitor:
+        for step, batch in enumerate(loader(count=4 * BATCH), start=1):
+            network(**{name: given[: 0 if step == empty else None] for name, given in batch.items()})["loss"].backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            monitor.step()
+    assert [event for event in kept.events if event.kind == PART_FAILED] == []
+    for statistic in ("log_z", "attention_logit_max", "attention_entropy"):
+        assert np.isnan(kept.snapshots[empty - 1][statistic]).all()
+        assert np.isfinite(kept.snapshots[-1][statistic]).all()
+    assert len(kept.snapshots[-1]["attention_entropy"]) == 2
