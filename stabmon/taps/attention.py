@@ -72,7 +72,7 @@ class Attention:
 
     def arm(self, due: Due) -> None:
         self._due = due
-        self._open.clear()  # what an exception that is none (Ctrl-C) left
+        self._close_left()
         self._readings.clear()
 
     def read(self) -> Tensor:
@@ -85,7 +85,15 @@ class Attention:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        self._open.clear()
+        self._close_left()
+
+    def _close_left(self) -> None:
+        """Take off the modes of layers that were left by Ctrl-C, for which torch calls no hook."""
+        while self._open:
+            watch = self._open.pop()
+            depth = _depth()
+            if depth and _mode_at(depth - 1) is watch:
+                watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def _ordered(self, values: Tensor) -> Tensor:
         if self._error is not None:
@@ -154,6 +162,10 @@ class Attention:
         weights = self._parts.forward.weights_of(tokens, first=True)
         turned = self._parts.forward.weights_of(tokens.transpose(0, 1), first=True) if weights is None else None
         return weights if turned is None else turned.T
+
+
+_depth: Callable[[], int] = torch._C._len_torch_function_stack
+_mode_at: Callable[[int], object] = torch._C._get_function_stack_at
 
 
 class _Watch(TorchFunctionMode):
