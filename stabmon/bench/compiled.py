@@ -16,14 +16,22 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
-from stabmon import Monitor
 from stabmon.bench.clock import one_thread
 from stabmon.bench.isolation import failures_raised, own_settings
+from stabmon.monitor import Monitor
 from stabmon.records import Snapshot
 
 STEPS, EVERY, DENSE, LATE = 9, 3, 2, 2
 BACKENDS = ("aot_eager", "inductor")
-_OWN = ("step_seconds", "monitor_seconds")
+_OWN = ("step_seconds", "monitor_seconds", "uniform_loss", "unigram_loss", "bigram_loss")
+"""Clocks, and counts of the tokens seen so far, of which a late Monitor has one step less."""
+_SETTINGS: dict[str, Any] = {
+    "serve": False,
+    "log": False,
+    "every": EVERY,
+    "probe_every": EVERY,
+    "dense_steps": DENSE,
+}
 _BATCH, _LENGTH, _VOCABULARY, _SIDE = 4, 32, 128, 32
 _SIZE = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 2}
 _NOTES = {
@@ -79,12 +87,12 @@ def good(row: Row, found: Sequence[Row]) -> bool:
 
 def rows(name: str, level: str, backends: Sequence[str]) -> Iterator[Row]:
     """Of one model."""
-    eager = _run(name, level, None, 0)
+    eager = {start: _run(name, level, None, start) for start in (0, LATE)}
     for backend in backends:
         bare = _run(name, level, backend, None)
         for monitor, start in (("without", None), ("with", 0), ("late", LATE)):
             run = bare if start is None else _run(name, level, backend, start)
-            error = None if start is None else worst(eager.snapshots, run.snapshots)
+            error = None if start is None else worst(eager[start].snapshots, run.snapshots)
             same = torch.equal(run.weights, bare.weights)
             yield Row(name, backend, monitor, level, run.graphs, run.breaks, error, same, _NOTES[monitor])
 
@@ -121,8 +129,7 @@ def _run(name: str, level: str, backend: str | None, start: int | None) -> _Run:
     with failures_raised():
         for step in range(STEPS):
             if step == start:
-                watched = {"serve": False, "log": False, "every": EVERY, "probe_every": EVERY, "dense_steps": DENSE}
-                monitor = Monitor(network, optimizer, start_step=step, level=level, **watched)
+                monitor = Monitor(network, optimizer, start_step=step, level=level, **_SETTINGS)
             loss = call(**batch(torch.Generator().manual_seed(step))).loss
             loss.backward()
             optimizer.step()

@@ -16,9 +16,9 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from stabmon import Monitor
 from stabmon.bench.identity.ways import Way
 from stabmon.bench.ranks.network import Network, batch, loss_of
+from stabmon.monitor import Monitor
 
 STEPS = 6
 LEVELS = ("light", "standard", "deep")
