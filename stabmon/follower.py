@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from stabmon.settings import Settings
 from stabmon.taps.hooks import spent
 from stabmon.taps.instruments import Instruments
-from stabmon.taps.ranks import Ranks
+from stabmon.taps.ranks.together import Ranks
 from stabmon.taps.schedule import schedule_of
 
 

@@ -24,9 +24,9 @@ from stabmon.session import Session, Subject
 from stabmon.settings import Settings
 from stabmon.sinks import Sink
 from stabmon.taps.loss import check
-from stabmon.taps.ranks import Together
+from stabmon.taps.ranks.sharding import local
+from stabmon.taps.ranks.together import Together
 from stabmon.taps.schedule import schedule_of
-from stabmon.taps.sharding import local
 
 _WRAPPED = ("_orig_mod", "_original_module")
 """Where torch.compile and Fabric keep the network."""

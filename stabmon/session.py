@@ -30,7 +30,7 @@ from stabmon.sinks.console import Console
 from stabmon.sinks.prometheus import Prometheus
 from stabmon.taps.hooks import spent
 from stabmon.taps.instruments import Instruments
-from stabmon.taps.ranks import Ranks
+from stabmon.taps.ranks.together import Ranks
 from stabmon.taps.schedule import schedule_of
 
 RECALL_STEPS = 2000

@@ -19,10 +19,10 @@ from stabmon.bench.clock import one_thread
 from stabmon.bench.one_update import Parameters, Update, one_update, rms
 from stabmon.demo.network import Network
 from stabmon.demo.text import VOCABULARY
-from stabmon.taps.cotangents import Cotangents
-from stabmon.taps.divergence import kl_divergence
-from stabmon.taps.fitting import fit
-from stabmon.taps.probe import Answer, Probe
+from stabmon.taps.probe.cotangents import Cotangents
+from stabmon.taps.probe.divergence import kl_divergence
+from stabmon.taps.probe.fitting import fit
+from stabmon.taps.probe.probe import Answer, Probe
 
 COUNTS = (1, 2, 4, 8, 16, 32)
 RATES = (1e-3, 1e-5, 1e-6)

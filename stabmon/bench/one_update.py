@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from stabmon.taps.calls import Call
+from stabmon.taps.probe.calls import Call
 
 Parameters = Mapping[str, Tensor]
 

@@ -17,7 +17,7 @@ from stabmon.catalog import Array
 from stabmon.records import Site
 from stabmon.taps.forward import Forward
 from stabmon.taps.ngrams import Ladder
-from stabmon.taps.returned import output_of
+from stabmon.taps.probe.returned import output_of
 
 MAX_TARGETS = 4096
 """Targets looked at per step: whole sequences, as many as fit."""

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from stabmon.records import Site
 from stabmon.taps import Due
-from stabmon.taps.calls import tensors_in
 from stabmon.taps.forward import in_backward
 from stabmon.taps.hooks import Hook, spent
+from stabmon.taps.model.places import sublayer_sites
 from stabmon.taps.parts import Parts
-from stabmon.taps.places import sublayer_sites
+from stabmon.taps.probe.calls import tensors_in
 
 STATISTICS = ("router_load_max", "router_entropy", "dead_experts")
 

@@ -15,10 +15,10 @@ from stabmon.records import Site
 from stabmon.taps import Due
 from stabmon.taps.forward import in_backward
 from stabmon.taps.hooks import Hook, spent
-from stabmon.taps.kinds import Norm
+from stabmon.taps.model.kinds import Norm
 from stabmon.taps.parts import Parts
+from stabmon.taps.ranks.sharding import local
 from stabmon.taps.readings import Place, Readings
-from stabmon.taps.sharding import local
 
 STATISTICS = ("activation_max", "activation_max_key", "range_used")
 _HOW: Sequence[Combine] = ("max", "max", "max")

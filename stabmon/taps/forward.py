@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from stabmon.taps.calls import Call, tensors_in
 from stabmon.taps.compiled import settled_by_tracing, tracing
 from stabmon.taps.hooks import Hook
-from stabmon.taps.sharding import beside, local
-from stabmon.taps.tokens import Tokens, parameters_of
-from stabmon.taps.undisturbed import device_of
+from stabmon.taps.model.tokens import Tokens, parameters_of
+from stabmon.taps.probe.calls import Call, tensors_in
+from stabmon.taps.probe.undisturbed import device_of
+from stabmon.taps.ranks.sharding import beside, local
 
 
 class Forward:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from stabmon.records import Site
-from stabmon.taps.sharding import is_shared, local, parts, replicated, summands
+from stabmon.taps.ranks.sharding import is_shared, local, parts, replicated, summands
 
 LARGE = 1 << 16
 

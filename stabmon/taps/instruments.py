@@ -17,22 +17,22 @@ from torch.optim import Optimizer
 from stabmon.records import ARCHITECTURE, PART_FAILED, Event, Layout, Site, Snapshot
 from stabmon.settings import Settings
 from stabmon.taps import Due, Tap
-from stabmon.taps.anatomy import group_parameters
-from stabmon.taps.architecture import Architecture, recognise
 from stabmon.taps.baselines import Baselines
 from stabmon.taps.compiled import Late, tracing
 from stabmon.taps.gradients import Gradients
 from stabmon.taps.levels import extra_taps
 from stabmon.taps.loss import Loss
-from stabmon.taps.origin import Origin
+from stabmon.taps.model.anatomy import group_parameters
+from stabmon.taps.model.architecture import Architecture, recognise
+from stabmon.taps.model.origin import Origin
+from stabmon.taps.optimizer.updates import Updates
 from stabmon.taps.output_change import OutputChange
 from stabmon.taps.pack import Pack
-from stabmon.taps.packing import Row
 from stabmon.taps.parts import examine
-from stabmon.taps.ranks import Alone, Ranks
-from stabmon.taps.shares import local_layout, unreadable
-from stabmon.taps.sources import given_probe, source_of
-from stabmon.taps.updates import Updates
+from stabmon.taps.probe.sources import given_probe, source_of
+from stabmon.taps.ranks.packing import Row
+from stabmon.taps.ranks.shares import local_layout, unreadable
+from stabmon.taps.ranks.together import Alone, Ranks
 
 _log = logging.getLogger("stabmon")
 _Result = TypeVar("_Result")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stabmon.taps import Tap
-from stabmon.taps.attention import Attention
-from stabmon.taps.branches import Branches
+from stabmon.taps.attention.tap import Attention
+from stabmon.taps.branches.tap import Branches
 from stabmon.taps.experts import Experts
 from stabmon.taps.extremes import Extremes
-from stabmon.taps.optimizer_state import OptimizerState
+from stabmon.taps.optimizer.state import OptimizerState
 from stabmon.taps.output_logits import OutputLogits
 from stabmon.taps.parts import Parts
 

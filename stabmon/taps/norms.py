@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from stabmon.records import Site
 from stabmon.taps import Due
-from stabmon.taps.anatomy import norm_sites
 from stabmon.taps.compiled import settled_by_tracing
 from stabmon.taps.forward import Forward, in_backward
 from stabmon.taps.hooks import Hook, spent
-from stabmon.taps.kinds import Norm, normalised, spread
+from stabmon.taps.model.anatomy import norm_sites
+from stabmon.taps.model.kinds import Norm, normalised, spread
+from stabmon.taps.ranks.sharding import local
 from stabmon.taps.readings import Place, Readings
-from stabmon.taps.sharding import local
 
 MAX_TOKENS = 256
 """Tokens that similarity and context share are computed on, spread over the batch."""

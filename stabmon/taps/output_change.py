@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from stabmon.records import Site
 from stabmon.taps import Due
-from stabmon.taps.changes import Estimated, Exact, Found
-from stabmon.taps.cotangents import Cotangents
-from stabmon.taps.probe import Probe
-from stabmon.taps.undisturbed import device_of
+from stabmon.taps.probe.changes import Estimated, Exact, Found
+from stabmon.taps.probe.cotangents import Cotangents
+from stabmon.taps.probe.probe import Probe
+from stabmon.taps.probe.undisturbed import device_of
 
 _WHOLE = (
     "probe_context_share",

@@ -18,8 +18,8 @@ from stabmon.records import Site
 from stabmon.taps import Due
 from stabmon.taps.hooks import Hook, spent
 from stabmon.taps.parts import Parts
+from stabmon.taps.probe.returned import IGNORE_INDEX, output_of, predicts_classes
 from stabmon.taps.readings import Readings
-from stabmon.taps.returned import IGNORE_INDEX, output_of, predicts_classes
 
 STATISTICS = ("log_z", "log_z_msq", "logit_max", "logit_mean")
 MAX_TOKENS = 512

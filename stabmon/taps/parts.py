@@ -14,12 +14,12 @@ from torch.optim import Optimizer
 
 from stabmon.records import Site
 from stabmon.settings import Settings
-from stabmon.taps.anatomy import find_blocks, find_norms, group_parameters, norm_sites, require_fits, select
 from stabmon.taps.forward import Forward
 from stabmon.taps.groups import Groups
-from stabmon.taps.kinds import Norm
+from stabmon.taps.model.anatomy import find_blocks, find_norms, group_parameters, norm_sites, require_fits, select
+from stabmon.taps.model.kinds import Norm
 from stabmon.taps.norms import Norms
-from stabmon.taps.sharding import hides_parameters
+from stabmon.taps.ranks.sharding import hides_parameters
 
 _log = logging.getLogger("stabmon")
 

@@ -9,9 +9,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from stabmon.records import Site
 from stabmon.taps import Due
-from stabmon.taps.calls import Call
 from stabmon.taps.output_change import OutputChange
-from stabmon.taps.sources import FirstCall
+from stabmon.taps.probe.calls import Call
+from stabmon.taps.probe.sources import FirstCall
 
 ALL = Due(layers=True, probe=True, blocks=True)
 Values = dict[tuple[str, str], float]

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from stabmon.taps.calls import Call, affordable
+from stabmon.taps.probe.calls import Call, affordable
 
 
 @pytest.mark.parametrize(

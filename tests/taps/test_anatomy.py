@@ -16,7 +16,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from stabmon.taps.anatomy import find_blocks, find_norms, group_parameters, norm_sites
+from stabmon.taps.model.anatomy import find_blocks, find_norms, group_parameters, norm_sites
 
 
 def gpt2() -> nn.Module:

@@ -32,7 +32,7 @@ from transformers import (
     ViTForImageClassification,
 )
 
-from stabmon.taps.attention import Attention
+from stabmon.taps.attention.tap import Attention
 from tests.taps.attention_naive import Recorder, Values, measured, naive
 
 IDS = torch.randint(2, 61, (2, 14), generator=torch.Generator().manual_seed(0))

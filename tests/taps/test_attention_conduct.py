@@ -20,8 +20,8 @@ from transformers import MixtralConfig, MixtralForCausalLM
 from stabmon import Monitor
 from stabmon.bench.waits import counting
 from stabmon.taps import Due
-from stabmon.taps.attention import Attention
-from stabmon.taps.scores import scores_of, summary
+from stabmon.taps.attention.scores import scores_of, summary
+from stabmon.taps.attention.tap import Attention
 from tests.taps.attention_naive import Values, measured, parts_of, read
 
 # Dynamo itself touches .grad of every tensor that it wraps.
@@ -173,7 +173,7 @@ def test_a_failure_while_reading_stays_out_of_the_training(monkeypatch: pytest.M
     def broken(*_: Any) -> None:
         raise ArithmeticError("ours")
 
-    monkeypatch.setattr("stabmon.taps.attention.summary", broken)
+    monkeypatch.setattr("stabmon.taps.attention.tap.summary", broken)
     model = seeded()
     tap = Attention(parts_of(model))
     backward(model)

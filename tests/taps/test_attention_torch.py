@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from stabmon.taps import Due
-from stabmon.taps.attention import Attention
-from stabmon.taps.scores import scores_given, scores_of, summary
+from stabmon.taps.attention.scores import scores_given, scores_of, summary
+from stabmon.taps.attention.tap import Attention
 from tests.taps.attention_naive import measured, naive, parts_of, read
 from tests.timm_models import timm
 

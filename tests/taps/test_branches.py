@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from stabmon.settings import Settings
 from stabmon.taps import Due
-from stabmon.taps.branches import Branches, Held, measure
+from stabmon.taps.branches.tap import Branches, Held, measure
 from stabmon.taps.parts import examine
 
 SIZE: dict[str, Any] = {

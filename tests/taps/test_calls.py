@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from transformers import BatchEncoding, DynamicCache, GPT2LMHeadModel
 
-from stabmon.taps.calls import Call, cut, cut_targets
+from stabmon.taps.probe.calls import Call, cut, cut_targets
 
 
 def ids(*shape: int, high: int = 61) -> Tensor:

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from transformers import T5Config, T5ForConditionalGeneration
 
 from stabmon import Monitor
-from stabmon.taps.calls import Call
+from stabmon.taps.probe.calls import Call
 from tests.taps.one_update import batch, read, tap_on, tiny_gpt2, whole
 from tests.trainings import Keep, watched
 

@@ -8,10 +8,10 @@ from transformers import GPT2LMHeadModel
 
 from stabmon.bench.waits import counting
 from stabmon.taps import Due
-from stabmon.taps.calls import Call
-from stabmon.taps.cotangents import Cotangents, Estimates
-from stabmon.taps.fitting import fit
-from stabmon.taps.probe import Answer, Probe
+from stabmon.taps.probe.calls import Call
+from stabmon.taps.probe.cotangents import Cotangents, Estimates
+from stabmon.taps.probe.fitting import fit
+from stabmon.taps.probe.probe import Answer, Probe
 from tests.taps.one_update import at, batch, by_block, centred, copies, read, step, tap_on, tiny_gpt2, whole
 
 K, SEEDS = 8, 12

@@ -12,7 +12,7 @@ from torch import nn
 from stabmon.records import Layout, Site, Snapshot
 from stabmon.taps import Due
 from stabmon.taps.groups import Groups
-from stabmon.taps.updates import Updates
+from stabmon.taps.optimizer.updates import Updates
 
 WIDTH = 64
 

@@ -15,8 +15,8 @@ from transformers.models.llama4.modeling_llama4 import Llama4TextL2Norm
 from transformers.models.olmo.modeling_olmo import OlmoLayerNorm
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
-from stabmon.taps.anatomy import find_norms
-from stabmon.taps.kinds import Channels, Features, Norm
+from stabmon.taps.model.anatomy import find_norms
+from stabmon.taps.model.kinds import Channels, Features, Norm
 from stabmon.taps.norms import measure
 from tests.timm_models import timm
 

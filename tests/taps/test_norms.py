@@ -9,8 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from stabmon.taps import Due
-from stabmon.taps.anatomy import find_norms
 from stabmon.taps.forward import Forward
+from stabmon.taps.model.anatomy import find_norms
 from stabmon.taps.norms import MAX_TOKENS, Norms, context_share, measure, similarity
 
 DUE = Due(layers=True)

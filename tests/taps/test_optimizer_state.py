@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from stabmon.settings import Settings
 from stabmon.taps import Due
-from stabmon.taps.optimizer_state import NEAR_EPSILON, OptimizerState
+from stabmon.taps.optimizer.state import NEAR_EPSILON, OptimizerState
 from stabmon.taps.parts import Parts, examine
 
 STEPS = 4

@@ -7,7 +7,7 @@ import pytest
 from torch import nn
 
 from stabmon.records import Layout, Snapshot
-from stabmon.taps.origin import READINGS, Origin
+from stabmon.taps.model.origin import READINGS, Origin
 
 
 def network(frozen: bool = False) -> nn.Module:

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from stabmon.catalog import STATISTICS
-from stabmon.taps.calls import Call
-from stabmon.taps.divergence import kl_divergence
+from stabmon.taps.probe.calls import Call
+from stabmon.taps.probe.divergence import kl_divergence
 from tests.taps.one_update import at, batch, by_block, centred, copies, read, step, tap_on, tiny_gpt2, whole
 
 

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from stabmon.taps import Due
-from stabmon.taps.calls import Call
 from stabmon.taps.output_change import OutputChange
-from stabmon.taps.sources import FirstCall
+from stabmon.taps.probe.calls import Call
+from stabmon.taps.probe.sources import FirstCall
 from tests.taps.one_update import batch, by_block, copies, read, step, tap_on, tiny_gpt2, whole
 
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from stabmon.records import Site
-from stabmon.taps.packing import Packing, Row
-from stabmon.taps.union import Column, How, Local, unite
+from stabmon.taps.ranks.packing import Packing, Row
+from stabmon.taps.ranks.union import Column, How, Local, unite
 
 CPU, NAN, INF = torch.device("cpu"), float("nan"), float("inf")
 

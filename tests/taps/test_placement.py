@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stabmon.taps.anatomy import find_blocks, find_norms
-from stabmon.taps.calls import Call
-from stabmon.taps.placement import classify, sentence
-from stabmon.taps.tracing import Trace, trace
+from stabmon.taps.model.anatomy import find_blocks, find_norms
+from stabmon.taps.model.placement import classify, sentence
+from stabmon.taps.model.tracing import Trace, trace
+from stabmon.taps.probe.calls import Call
 from tests.families import FAMILIES, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"

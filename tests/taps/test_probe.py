@@ -9,9 +9,9 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from stabmon.taps.calls import Call
-from stabmon.taps.fitting import fit
-from stabmon.taps.probe import Answer, Probe, by_backward
+from stabmon.taps.probe.calls import Call
+from stabmon.taps.probe.fitting import fit
+from stabmon.taps.probe.probe import Answer, Probe, by_backward
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stabmon.taps.calls import Call
-from stabmon.taps.fitting import fit
-from stabmon.taps.probe import Answer
+from stabmon.taps.probe.calls import Call
+from stabmon.taps.probe.fitting import fit
+from stabmon.taps.probe.probe import Answer
 
 
 @pytest.fixture(autouse=True)

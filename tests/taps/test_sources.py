@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from stabmon.settings import Settings
-from stabmon.taps import fitting, sources
-from stabmon.taps.calls import Call
 from stabmon.taps.parts import Parts, examine
-from stabmon.taps.sources import FirstCall, given_probe, source_of
+from stabmon.taps.probe import fitting, sources
+from stabmon.taps.probe.calls import Call
+from stabmon.taps.probe.sources import FirstCall, given_probe, source_of
 
 
 def ids(*shape: int) -> Tensor:

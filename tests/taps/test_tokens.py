@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
 
-from stabmon.taps.anatomy import find_blocks, find_norms
 from stabmon.taps.forward import Forward
+from stabmon.taps.model.anatomy import find_blocks, find_norms
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 IDS = torch.arange(12).reshape(3, 4)

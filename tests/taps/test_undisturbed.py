@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stabmon.taps.undisturbed import undisturbed
+from stabmon.taps.probe.undisturbed import undisturbed
 
 
 class Restless(nn.Module):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from stabmon.records import Site
-from stabmon.taps.packing import Packing, Row
-from stabmon.taps.union import Column, How, Local, unite
+from stabmon.taps.ranks.packing import Packing, Row
+from stabmon.taps.ranks.union import Column, How, Local, unite
 
 
 def stage(blocks: list[str], outside: dict[str, int | None], total: bool = True) -> Local:

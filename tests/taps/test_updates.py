@@ -7,7 +7,7 @@ from torch import nn
 from stabmon.records import Site
 from stabmon.taps import Due
 from stabmon.taps.groups import Groups
-from stabmon.taps.updates import Updates
+from stabmon.taps.optimizer.updates import Updates
 
 
 def attach(model: nn.Linear, *optimizers: torch.optim.Optimizer) -> Updates:

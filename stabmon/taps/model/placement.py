@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from stabmon.taps.tracing import NormCall, Trace
+from stabmon.taps.model.tracing import NormCall, Trace
 
 
 def classify(trace: Trace, blocks: Sequence[str]) -> dict[str, str]:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from stabmon.taps.adam import Moment, moments, unless_skipped
 from stabmon.taps.groups import Groups
+from stabmon.taps.optimizer.adam import Moment, moments, unless_skipped
 
 _HALVES = (torch.bfloat16, torch.float16)
 

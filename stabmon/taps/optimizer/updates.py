@@ -13,7 +13,7 @@ from stabmon.records import Site
 from stabmon.taps import Due
 from stabmon.taps.groups import Groups
 from stabmon.taps.hooks import Hook, spent
-from stabmon.taps.intended import Intended
+from stabmon.taps.optimizer.intended import Intended
 
 
 class Updates:

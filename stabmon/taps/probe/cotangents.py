@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from stabmon.taps.probe import Answer
+from stabmon.taps.probe.probe import Answer
 
 COUNT = 4
 """Cotangents of each kind."""

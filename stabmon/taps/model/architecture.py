@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from stabmon.taps.calls import cut
+from stabmon.taps.model.placement import classify, sentence
+from stabmon.taps.model.tracing import Trace, trace
 from stabmon.taps.parts import Parts
-from stabmon.taps.placement import classify, sentence
-from stabmon.taps.sharding import hides_parameters, is_shared
-from stabmon.taps.tracing import Trace, trace
+from stabmon.taps.probe.calls import cut
+from stabmon.taps.ranks.sharding import hides_parameters, is_shared
 
 MAX_TOKENS = 64
 _log = logging.getLogger("stabmon")

@@ -15,16 +15,16 @@ from torch.utils.hooks import RemovableHandle
 from stabmon.catalog import Combine
 from stabmon.records import Site
 from stabmon.taps import Due
-from stabmon.taps.anatomy import is_norm
+from stabmon.taps.branches.residual import Add, find_adds
+from stabmon.taps.branches.timeline import Point, Recorder, first_tensor, replayed, returned
 from stabmon.taps.compiled import compiled_inside, tracing
 from stabmon.taps.forward import in_backward
 from stabmon.taps.hooks import Hook, spent
-from stabmon.taps.kinds import spread
+from stabmon.taps.model.anatomy import is_norm
+from stabmon.taps.model.kinds import spread
+from stabmon.taps.model.places import sublayer_sites
 from stabmon.taps.parts import Parts
-from stabmon.taps.places import sublayer_sites
 from stabmon.taps.readings import Place, Readings
-from stabmon.taps.residual import Add, find_adds
-from stabmon.taps.timeline import Point, Recorder, first_tensor, replayed, returned
 
 _log = logging.getLogger("stabmon")
 

@@ -11,8 +11,8 @@ from stabmon.records import Site
 from stabmon.taps import Tap
 from stabmon.taps.groups import Groups
 from stabmon.taps.parts import Parts
-from stabmon.taps.sharding import hides_parameters, is_shared
-from stabmon.taps.union import Column, How, Local
+from stabmon.taps.ranks.sharding import hides_parameters, is_shared
+from stabmon.taps.ranks.union import Column, How, Local
 
 
 def local_layout(

@@ -9,7 +9,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from stabmon.taps.timeline import Point, Timeline
+from stabmon.taps.branches.timeline import Point, Timeline
 
 _Matrix = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 _Terms = tuple[tuple[int, ...], _Matrix, bool]

@@ -13,9 +13,9 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from stabmon.taps.anatomy import is_norm
-from stabmon.taps.calls import Call, tensors_in
-from stabmon.taps.undisturbed import undisturbed
+from stabmon.taps.model.anatomy import is_norm
+from stabmon.taps.probe.calls import Call, tensors_in
+from stabmon.taps.probe.undisturbed import undisturbed
 
 _SAME = ("_to_copy", "clone", "contiguous", "native_dropout")
 """What returns its input, in another form at most."""

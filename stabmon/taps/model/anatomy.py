@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from stabmon.records import Site
-from stabmon.taps.kinds import GAMMA, ChannelGroups, Channels, Features, Norm, named
-from stabmon.taps.tryout import try_out
+from stabmon.taps.model.kinds import GAMMA, ChannelGroups, Channels, Features, Norm, named
+from stabmon.taps.model.tryout import try_out
 
 _log = logging.getLogger("stabmon")
 

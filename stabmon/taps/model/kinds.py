@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from stabmon.taps.sharding import local
+from stabmon.taps.ranks.sharding import local
 
 GAMMA = ("weight", "gamma", "scale", "g")
 BETA = ("bias", "beta", "b")

@@ -10,9 +10,9 @@ from typing import Protocol
 import torch
 from torch import Tensor, distributed
 
-from stabmon.taps.packing import Packing, Row
+from stabmon.taps.ranks.packing import Packing, Row
+from stabmon.taps.ranks.union import Column, Local, unite
 from stabmon.taps.schedule import Schedule
-from stabmon.taps.union import Column, Local, unite
 
 _log = logging.getLogger("stabmon")
 

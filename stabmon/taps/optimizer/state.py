@@ -12,8 +12,8 @@ from torch.optim import Optimizer
 
 from stabmon.records import Site
 from stabmon.taps import Due
-from stabmon.taps.adam import Moment, moments, unless_skipped
 from stabmon.taps.hooks import Hook, spent
+from stabmon.taps.optimizer.adam import Moment, moments, unless_skipped
 from stabmon.taps.parts import Parts
 
 _log = logging.getLogger("stabmon")

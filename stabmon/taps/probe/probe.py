@@ -10,9 +10,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from stabmon.taps.calls import Call, tensors_in
-from stabmon.taps.returned import IGNORE_INDEX, counted, loss_of, output_of, predicts_classes
-from stabmon.taps.undisturbed import device_of, undisturbed
+from stabmon.taps.probe.calls import Call, tensors_in
+from stabmon.taps.probe.returned import IGNORE_INDEX, counted, loss_of, output_of, predicts_classes
+from stabmon.taps.probe.undisturbed import device_of, undisturbed
 
 FULL_PRECISION = (torch.float32, torch.float64)
 HALVES = (torch.float16, torch.bfloat16)

@@ -11,13 +11,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from stabmon.settings import Settings
-from stabmon.taps.calls import Call, affordable, cut, cut_targets, tensors_in
-from stabmon.taps.fitting import fit, room_for, standing_in
 from stabmon.taps.parts import Parts
-from stabmon.taps.probe import Probe
-from stabmon.taps.returned import output_of
-from stabmon.taps.sharding import hides_parameters, is_shared
-from stabmon.taps.undisturbed import device_of
+from stabmon.taps.probe.calls import Call, affordable, cut, cut_targets, tensors_in
+from stabmon.taps.probe.fitting import fit, room_for, standing_in
+from stabmon.taps.probe.probe import Probe
+from stabmon.taps.probe.returned import output_of
+from stabmon.taps.probe.undisturbed import device_of
+from stabmon.taps.ranks.sharding import hides_parameters, is_shared
 
 MAX_TOKENS = 512
 MAX_PARAMETERS = 10**9

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from stabmon.taps.union import Column, How, Union
+from stabmon.taps.ranks.union import Column, How, Union
 
 _ABSENT = torch.finfo(torch.float32).min
 _TOTAL, _OF = "total_grad_sq", "grad_sq"

@@ -17,14 +17,14 @@ from torch.overrides import TorchFunctionMode
 
 from stabmon.records import Site
 from stabmon.taps import Due
-from stabmon.taps.attention_calls import READERS, Reader
+from stabmon.taps.attention.calls import READERS, Reader
+from stabmon.taps.attention.scores import Sample, summary
 from stabmon.taps.compiled import tracing
 from stabmon.taps.forward import in_backward
 from stabmon.taps.hooks import Hook, spent
+from stabmon.taps.model.places import sublayer_sites
 from stabmon.taps.parts import Parts
-from stabmon.taps.places import sublayer_sites
 from stabmon.taps.readings import Readings
-from stabmon.taps.scores import Sample, summary
 
 STATISTICS = ("attention_logit_max", "attention_entropy", "attention_entropy_min")
 

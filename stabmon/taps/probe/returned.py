@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from stabmon.taps.calls import Call, tensors_in
+from stabmon.taps.probe.calls import Call, tensors_in
 
 IGNORE_INDEX = -100
 _NO_CLASSES = ("regression", "multi_label_classification")

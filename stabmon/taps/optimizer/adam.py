@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from stabmon.taps.sharding import local, parts, summands
+from stabmon.taps.ranks.sharding import local, parts, summands
 
 _EIGHT_BIT = "bitsandbytes.functional"
 _SCALED = 256

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from stabmon.records import Site
-from stabmon.taps.cotangents import Cotangents
-from stabmon.taps.divergence import kl_divergence, mean, mean_square
-from stabmon.taps.probe import Answer, Probe
+from stabmon.taps.probe.cotangents import Cotangents
+from stabmon.taps.probe.divergence import kl_divergence, mean, mean_square
+from stabmon.taps.probe.probe import Answer, Probe
 
 Found = dict[tuple[str, Site], Tensor]
 Values = Mapping[str, Tensor]

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from stabmon.taps.calls import Call, cut
 from stabmon.taps.forward import in_backward
 from stabmon.taps.hooks import spent
-from stabmon.taps.sharding import is_shared
-from stabmon.taps.undisturbed import undisturbed
+from stabmon.taps.probe.calls import Call, cut
+from stabmon.taps.probe.undisturbed import undisturbed
+from stabmon.taps.ranks.sharding import is_shared
 
 _Do = Callable[..., None]
 _NOTHING: Mapping[str, Any] = {}

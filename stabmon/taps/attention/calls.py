@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from stabmon.taps.scores import Sample, scores_given, scores_of
+from stabmon.taps.attention.scores import Sample, scores_given, scores_of
 
 Found = tuple[Tensor, Sample, Tensor]
 """Scores float32[n, H, t, S], which queries they are of, and a tensor [N, T, X] of the same tokens."""

@@ -10,9 +10,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from stabmon.taps.calls import Call, tensors_in
-from stabmon.taps.probe import FULL_PRECISION, HALVES, Answer, Probe, by_backward
-from stabmon.taps.undisturbed import device_of
+from stabmon.taps.probe.calls import Call, tensors_in
+from stabmon.taps.probe.probe import FULL_PRECISION, HALVES, Answer, Probe, by_backward
+from stabmon.taps.probe.undisturbed import device_of
 
 _WIDE = 16
 """Twice the bytes of a float32 parameter and its gradient."""

@@ -1,0 +1,1 @@
+"""What every sub-layer adds to the residual stream."""

@@ -1,0 +1,1 @@
+"""What the model consists of: norm layers, blocks, tokens that count, placement; and whether it is pretrained."""

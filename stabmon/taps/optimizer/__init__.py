@@ -1,0 +1,1 @@
+"""What the optimizer does: weights, updates, Adam's state."""

@@ -1,0 +1,1 @@
+"""Many processes: what each reads, and how it becomes one row."""
