@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from stabmon import Monitor
-from stabmon.records import Alert, Event, Finding, Snapshot
+from stabmon.records import EVALUATION, Alert, Event, Finding, Snapshot
 from stabmon.runlog import read
 from stabmon.settings import Settings
 from tests.sinks.slack_server import CANARY, SlackServer, until
@@ -115,4 +115,5 @@ def test_the_evaluation_that_ends_a_run_is_kept(tmp_path: Path) -> None:
         path = monitor.run_log
     assert path is not None
     events: list[Event] = [event for _, found in read(path).feeds() for event in found]
-    assert [(event.kind, event.step, event.detail["eval_loss"]) for event in events] == [("evaluation", 2, 1.5)]
+    ended = [event for event in events if event.kind == EVALUATION]
+    assert [(event.step, event.detail["eval_loss"]) for event in ended] == [(2, 1.5)]
