@@ -59,7 +59,8 @@ class Monitor:
         **settings: Any,
     ) -> None:
         if not isinstance(model, nn.Module):
-            raise TypeError(f"model={type(model).__name__}: must be the torch.nn.Module that is trained")
+            several = "; put several into one nn.ModuleList" if isinstance(model, list | tuple | dict) else ""
+            raise TypeError(f"model={type(model).__name__}: must be the torch.nn.Module that is trained{several}")
         if not isinstance(start_step, int) or start_step < 0:
             raise ValueError(f"start_step={start_step!r}: must be a whole number, 0 or more: the steps taken so far")
         chosen = Settings.of(**settings)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from stabmon import Monitor
 from stabmon.catalog import STATISTICS
 from stabmon.lightning import StabilityCallback
-from stabmon.records import Snapshot
+from stabmon.records import ARCHITECTURE, RESUME, Snapshot
 from stabmon.runlog import read
 from tests.frameworks import Module, lightning_trainer
 from tests.trainings import BATCH, CLIP, STEPS, Batch, Keep, Network, adamw, loader, watched
@@ -173,8 +173,10 @@ def test_a_network_called_in_pieces_is_not_probed_and_its_hidden_width_is_not_ta
     for kind, kept in ((Module, reference), (Pieces, pieces)):
         lightning_trainer(tmp_path, callback(tmp_path, kept)).fit(kind(Network()), loader())
     for mine, other in zip(pieces.snapshots, reference.snapshots, strict=True):
-        for name in ("loss", "norm_gain", "token_similarity", "context_share", "grad_norm", "update_ratio"):
+        for name in ("loss", "grad_norm", "update_ratio"):
             np.testing.assert_allclose(mine[name], other[name], rtol=1e-6, err_msg=name)
+        # Pieces are given no token ids, so that first tokens count in them.
+        np.testing.assert_allclose(mine["norm_gain"], other["norm_gain"], rtol=0.05)
         assert np.isnan(mine.scalar("output_change_kl"))
     # The vocabulary is learnt from the targets: it is what has been seen, and no target is left out.
     assert 16 < np.exp(pieces.snapshots[-1].scalar("uniform_loss")) <= 32.001
@@ -259,7 +261,9 @@ def test_a_fit_from_a_checkpoint_goes_on_in_the_same_run_log(tmp_path: Path) -> 
     assert same_log == log, "though Lightning itself now writes version_1"
     recorded = read(log)
     assert [s.step for s, _ in recorded.feeds()] == [1, 2, 3, 4, 5, 6]
-    assert [(e.kind, e.detail["at"]) for _, events in recorded.feeds() for e in events] == [("resume", 3)]
+    assert [(e.kind, e.detail["at"]) for _, events in recorded.feeds() for e in events if e.kind == RESUME] == [
+        ("resume", 3)
+    ]
     for name in ("loss", "context_share", "total_grad_norm", "unigram_loss", "bigram_loss"):
         assert second.snapshots[-1].scalar(name) == whole.snapshots[-1].scalar(name), name
 
@@ -327,7 +331,7 @@ def test_a_step_without_loss_and_batches_of_another_kind_do_not_end_a_training(t
     lightning_trainer(tmp_path, callback(tmp_path, kept)).fit(Odd(Network()), data)
     for name in ("loss", "total_grad_norm", "context_share"):
         assert [bool(np.isfinite(s.scalar(name))) for s in kept.snapshots] == [True, False, True, True, True], name
-    assert kept.events == []
+    assert [event.kind for event in kept.events] == [ARCHITECTURE]
 
 
 @pytest.mark.parametrize("whole", [torch.int16, torch.int64])

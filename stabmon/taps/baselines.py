@@ -116,7 +116,9 @@ class Baselines:
         found = next((ids for ids in inputs if self._output is None or self._output[:-1] == ids.shape), None)
         if found is not None and not self._said:
             self._said = True
-            _log.info("baseline losses: no targets given, so the integer inputs, shifted by one, stand for them")
+            _log.info(
+                "stabmon: baseline losses: no targets given, so the integer inputs, shifted by one, stand for them"
+            )
         return found
 
     def _shifts(self) -> bool:

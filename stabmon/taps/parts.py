@@ -93,4 +93,11 @@ def _held(model: nn.Module, optimizers: Iterable[Optimizer]) -> dict[str, nn.Par
             f"model={type(model).__name__}; pass the optimizer that was built from this model's parameters "
             "(after moving or wrapping it), and the model that it trains"
         )
+    left = [name for name, p in model.named_parameters() if p.requires_grad and name not in found]
+    if left:
+        _log.warning(
+            "stabmon: no optimizer that was given holds %d trainable parameters, such as %s; their gradients and "
+            "updates are not read. Give Monitor all optimizers of the model, in a list",
+            *(len(left), left[0]),
+        )
     return found

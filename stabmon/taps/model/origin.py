@@ -67,7 +67,7 @@ class Origin:
         if self._why is None:
             self._why = why
             self.events.append(Event(step, time.time(), PRETRAINED, {"why": why}))
-            _log.info("starts from pretrained weights (%s): rules for training from scratch are off", why)
+            _log.info("stabmon: starts from pretrained weights (%s): rules for training from scratch are off", why)
 
 
 def _frozen_share(model: nn.Module) -> float:
