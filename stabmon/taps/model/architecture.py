@@ -40,7 +40,8 @@ def recognise(parts: Parts, given: str | Mapping[str, str] = "") -> Architecture
     told = {name: _given(name, given, parts.blocks) or kind for name, kind in placed.items()}
     described = sentence(told, len(parts.blocks))
     detail: dict[str, float | str] = {"description": described, "tokens": parts.forward.counted}
-    _log.info("stabmon: %s: %s", type(parts.model).__name__, described)
+    hint = "; the setting placement can tell it" if "placement unknown" in described else ""
+    _log.info("stabmon: %s: %s%s", type(parts.model).__name__, described, hint)
     if found is not None and found.functional:
         detail["not_seen"] = ", ".join(sorted(found.functional))
         _log.warning("stabmon: normalised by a function and not by a layer, so not seen: %s", detail["not_seen"])
