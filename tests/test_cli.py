@@ -4,7 +4,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -188,12 +189,17 @@ def test_what_the_demo_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch, erro
     assert (result.exit_code, result.stderr) == (2, f"{line}\n")
 
 
-def serving(folder: Path, *options: str, **environment: str) -> subprocess.Popen[str]:
+@contextmanager
+def serving(folder: Path, *options: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", WITHOUT_TORCH, "serve", str(folder), "--port", "0", *options]
     known = {name: value for name, value in os.environ.items() if name != "SSH_CONNECTION"}
-    return subprocess.Popen(
+    with subprocess.Popen(
         command, cwd=ROOT, env={**known, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # else a test that fails here waits for ever
 
 
 def test_serve_without_torch_tells_the_pages_address_and_serves_json_and_metrics(run_log: Path) -> None:
