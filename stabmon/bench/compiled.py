@@ -23,6 +23,9 @@ from stabmon.records import Snapshot
 
 STEPS, EVERY, DENSE, LATE = 9, 3, 2, 2
 BACKENDS = ("aot_eager", "inductor")
+EXACT = "aot_eager"
+"""Rounds as eager kernels do. With another the two trainings part at their first update, since Adam's steps are as
+large for a gradient that is nothing but rounding: values are compared before that."""
 _OWN = ("step_seconds", "monitor_seconds", "uniform_loss", "unigram_loss", "bigram_loss")
 """Clocks, and counts of the tokens seen so far, of which a late Monitor has one step less."""
 _SETTINGS: dict[str, Any] = {
@@ -52,7 +55,7 @@ class Row:
     graphs: int
     breaks: int
     error: float | None
-    """Largest relative error of a value that was read, against an eager training."""
+    """Largest relative error of a value that was read, against an eager training; None: there is none to compare."""
     identical: bool
     """Whether the parameters are those of the compiled training without stabmon, bit for bit."""
     note: str
@@ -80,9 +83,11 @@ def compiled(level: str, backends: Sequence[str], as_json: bool) -> bool:
 def good(row: Row, found: Sequence[Row]) -> bool:
     """Whether the row keeps what is promised beside that of the same training without stabmon."""
     bare = next(r for r in found if (r.model, r.backend, r.monitor) == (row.model, row.backend, "without"))
-    tolerance = 1e-5 if row.backend == "aot_eager" else 1e-3
+    tolerance = 1e-5 if row.backend == EXACT else 1e-3
     right = row.error is None or row.error < tolerance
-    return row.graphs <= bare.graphs + 1 and row.breaks <= bare.breaks and right
+    # A Monitor made late reads in eager steps, which other backends round otherwise.
+    same = row.identical or (row.monitor == "late" and row.backend != EXACT)
+    return row.graphs <= bare.graphs + 1 and row.breaks <= bare.breaks and right and same
 
 
 def rows(name: str, level: str, backends: Sequence[str]) -> Iterator[Row]:
@@ -92,7 +97,8 @@ def rows(name: str, level: str, backends: Sequence[str]) -> Iterator[Row]:
         bare = _run(name, level, backend, None)
         for monitor, start in (("without", None), ("with", 0), ("late", LATE)):
             run = bare if start is None else _run(name, level, backend, start)
-            error = None if start is None else worst(eager[start].snapshots, run.snapshots)
+            alike = [s for s in run.snapshots if backend == EXACT or s.step == 1]
+            error = worst(eager[start].snapshots, alike) if start is not None and alike else None
             same = torch.equal(run.weights, bare.weights)
             yield Row(name, backend, monitor, level, run.graphs, run.breaks, error, same, _NOTES[monitor])
 
@@ -195,6 +201,7 @@ def _show(console: Console, found: Sequence[Row]) -> None:
     console.print(table)
     console.print(
         f"{STEPS} steps, read in the first {DENSE} and every {EVERY}rd; error: the largest relative one of any value "
-        "against an eager training; identical: parameters, against the compiled training without stabmon.",
+        f"against an eager training, with another backend than {EXACT} in the first step alone, before rounding takes "
+        "the trainings apart; identical: parameters, against the compiled training without stabmon.",
         highlight=False,
     )
