@@ -22,6 +22,7 @@ from stabmon.monitor import Monitor
 from stabmon.records import Snapshot
 
 STEPS, EVERY, DENSE, LATE = 9, 3, 2, 2
+TOLERANCE = 1e-5
 BACKENDS = ("aot_eager", "inductor")
 EXACT = "aot_eager"
 """Rounds as eager kernels do. With another the two trainings part at their first update, since Adam's steps are as
@@ -83,8 +84,7 @@ def compiled(level: str, backends: Sequence[str], as_json: bool) -> bool:
 def good(row: Row, found: Sequence[Row]) -> bool:
     """Whether the row keeps what is promised beside that of the same training without stabmon."""
     bare = next(r for r in found if (r.model, r.backend, r.monitor) == (row.model, row.backend, "without"))
-    tolerance = 1e-5 if row.backend == EXACT else 1e-3
-    right = row.error is None or row.error < tolerance
+    right = row.error is None or row.error < TOLERANCE
     # A Monitor made late reads in eager steps, which other backends round otherwise.
     same = row.identical or (row.monitor == "late" and row.backend != EXACT)
     return row.graphs <= bare.graphs + 1 and row.breaks <= bare.breaks and right and same
