@@ -59,7 +59,7 @@ def train(way: Way, level: str | None) -> Left:
     if level is not None:
         watched = Monitor(model, optimizer, serve=False, log=False, every=1, probe_every=1, level=level)
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9)) if way.average else None
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**21, enabled=way.scaled)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20, enabled=way.scaled)
     with watched as monitor:
         for step in range(STEPS):
             loss = _step(way, model, optimizer, scaler, step)
