@@ -161,6 +161,8 @@ class Finding:
     """Step at which it began."""
     site: Site | None = None
     """Where to look first, when a finding of the whole model has such a place; None = the site that was asked about."""
+    ruled_out: tuple[str, ...] = ()
+    """What else it might have been, and the reading that speaks against it, a phrase each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,7 @@ class Alert:
     cause: str = ""
     remedies: tuple[str, ...] = ()
     evidence: Mapping[str, float] = field(default_factory=dict)
+    ruled_out: tuple[str, ...] = ()
 
     @property
     def headline(self) -> str:
@@ -190,7 +193,7 @@ class Alert:
 
     @property
     def message(self) -> str:
-        """The whole text: headline, where and since when, evidence, cause, remedies."""
+        """The whole text: headline, where and since when, evidence, cause, what was ruled out, remedies."""
         where = "" if self.layer is None else f", layer {self.layer} ({self.site})"
         lines = [self.headline]
         lines.append(f"{self.severity} · {self.detector} · step {self.step}, since step {self.since}{where}")
@@ -198,6 +201,8 @@ class Alert:
             lines.append("Evidence: " + ", ".join(f"{k} {v:.4g}" for k, v in self.evidence.items()))
         if self.cause:
             lines.append(f"Cause: {self.cause}")
+        if self.ruled_out:
+            lines.append("Ruled out: " + "; ".join(self.ruled_out))
         lines += [f"{i}. {remedy}" for i, remedy in enumerate(self.remedies, 1)]
         return "\n".join(lines)
 

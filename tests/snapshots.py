@@ -50,6 +50,7 @@ def alert(step: int, severity: Severity = "warning", state: str = "raised", dete
         action="is not learning. Restart",
         cause="100% certain",
         remedies=("cut the learning rate", "warm up"),
+        ruled_out=("nothing to learn (gap 0.5)",),
         evidence={"loss": np.float32(3.5), "context_share": float("inf")},
     )
 

@@ -71,11 +71,12 @@ def test_a_message_says_what_where_since_when_why_and_what_to_do() -> None:
         "warning · stall · step 4, since step 2, layer 1 (h.1.ln)",
         "Evidence: loss 3.5, context_share inf",
         "Cause: 100% certain",
+        "Ruled out: nothing to learn (gap 0.5)",
         "1. cut the learning rate",
         "2. warm up",
     ]
 
 
 def test_a_message_leaves_out_what_there_is_nothing_to_say_of() -> None:
-    bare = replace(alert(4), layer=None, site="", cause="", remedies=(), evidence={})
+    bare = replace(alert(4), layer=None, site="", cause="", remedies=(), ruled_out=(), evidence={})
     assert bare.message == "r1 is not learning. Restart\nwarning · stall · step 4, since step 2"

@@ -73,6 +73,7 @@ class Alarm:
             action=f"is out of {self.detector.name}, which began at step {self.open.since}",
             cause="",
             remedies=(),
+            ruled_out=(),
             evidence={},
         )
         self.open = None
@@ -123,6 +124,7 @@ class Alarm:
             action=finding.action,
             cause=finding.cause,
             remedies=finding.remedies,
+            ruled_out=finding.ruled_out,
             evidence={**finding.evidence, **({"sites": alerting} if alerting > 1 else {})},
         )
 

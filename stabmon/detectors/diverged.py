@@ -6,8 +6,8 @@ from collections import deque
 from math import exp, isfinite
 
 from stabmon.catalog import Array
-from stabmon.detectors import thresholds
 from stabmon.detectors.level import POINTS, Level, log_loss, of_the_model
+from stabmon.detectors.thresholds import loss as thresholds
 from stabmon.records import Finding, Snapshot
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import exp, isfinite, nan
 
 from stabmon.catalog import Array
-from stabmon.detectors import thresholds
 from stabmon.detectors.level import Level, log_loss, of_the_model
+from stabmon.detectors.thresholds import loss as thresholds
 from stabmon.records import Finding, Snapshot
 
 

@@ -8,9 +8,9 @@ from math import exp, inf, isfinite, log, sqrt
 import numpy as np
 
 from stabmon.catalog import Array
-from stabmon.detectors import thresholds
 from stabmon.detectors.level import log_loss, of_the_model
 from stabmon.detectors.slope import Floats
+from stabmon.detectors.thresholds import loss as thresholds
 from stabmon.records import Finding, Severity, Snapshot
 
 MOST_POINTS = 2048

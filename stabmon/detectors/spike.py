@@ -6,9 +6,9 @@ from collections import deque
 from math import exp, isfinite, log, nan
 
 from stabmon.catalog import Array
-from stabmon.detectors import thresholds
 from stabmon.detectors.level import log_loss, of_the_model
 from stabmon.detectors.spike_readings import Quick, Slow
+from stabmon.detectors.thresholds import loss as thresholds
 from stabmon.records import BATCH_SIZE, RESUME, Event, Finding, Snapshot
 
 

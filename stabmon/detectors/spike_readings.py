@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import isfinite, nan
 
-from stabmon.detectors import thresholds
 from stabmon.detectors.level import NOISE_POINTS, POINTS
 from stabmon.detectors.sequential import WINDOW, ShiryaevRoberts, Whitened, tie
+from stabmon.detectors.thresholds import loss as thresholds
 from stabmon.detectors.window import Window
 
 TREND_POINTS = 64

@@ -80,9 +80,8 @@ def load(kind: type[Record], text: str) -> Record:
     """Fields that a later version added are ignored, so that it need not raise the format for them."""
     known = {f.name for f in fields(kind)}
     found = {name: value for name, value in json.loads(text).items() if name in known}
-    if "remedies" in found:
-        found["remedies"] = tuple(found["remedies"])
-    return kind(**found)
+    lists = {name: tuple(found[name]) for name in ("remedies", "ruled_out") if name in found}
+    return kind(**found | lists)
 
 
 def dump_layout(layout: Layout) -> str:

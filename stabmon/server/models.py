@@ -170,6 +170,7 @@ class AlertRow(Answer):
     headline: str
     cause: str
     remedies: list[str]
+    ruled_out: list[str]
     evidence: Mapping[str, Number]
     open: bool = False
     """Whether it is the one that stands."""

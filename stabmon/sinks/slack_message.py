@@ -45,6 +45,8 @@ def _single(alert: Alert) -> list[Block]:
         parts.append("\n".join(["*Evidence*", *rows]))
     if alert.cause:
         parts.append(f"*Cause*\n{_escape(alert.cause)}")
+    if alert.ruled_out:
+        parts.append(f"*Ruled out*\n{_escape('; '.join(alert.ruled_out))}")
     if alert.remedies:
         rows = [f"{number}. {_escape(remedy)}" for number, remedy in enumerate(alert.remedies, 1)]
         parts.append("\n".join(["*What to do*", *rows]))

@@ -23,7 +23,7 @@ def test_a_raised_alert_is_logged_whole_at_its_level(
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("stabmon", level)
     assert record.getMessage() == alert(4, severity).message
-    assert record.getMessage().count("\n") == 5
+    assert record.getMessage().count("\n") == 6
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ function card(alert) {
     make("p", { class: "where" }, where.filter(Boolean).join(" · "), " · ", make("a", { href: `runbook/${encodeURIComponent(alert.detector)}` }, "runbook")),
     make("dl", { class: "evidence" }, ...evidence),
     alert.cause ? make("p", {}, make("b", {}, "Why: "), alert.cause) : "",
+    alert.ruled_out.length > 0 ? make("p", {}, make("b", {}, "Ruled out: "), alert.ruled_out.join("; ")) : "",
     alert.remedies.length > 0 ? make("p", {}, make("b", {}, "What to do, in this order:")) : "",
     make("ol", {}, ...alert.remedies.map((remedy) => make("li", {}, remedy))),
   );
