@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 from stabmon.detectors import Detector, Informed
 from stabmon.detectors.alarm import Alarm
+from stabmon.detectors.incidents import Incidents
 from stabmon.records import PART_FAILED, Alert, Event, Run, RunState, Snapshot
 from stabmon.sinks import Sink
 
@@ -41,6 +42,7 @@ class Pipeline:
         self._alarms = list(alarms)
         self._sinks = list(sinks)
         self._open = tuple(sinks)
+        self._incidents = Incidents()
         self._failed: list[Event] = []
 
     def feed(self, snapshot: Snapshot, events: Sequence[Event] = ()) -> list[Alert]:
@@ -48,9 +50,7 @@ class Pipeline:
 
         A failed alarm is told with this feed, a failed sink with the next: by then others have had this one.
         """
-        for event in events:
-            self._notice(event)
-        alerts = [alert for alarm in tuple(self._alarms) for alert in self._judge(alarm, snapshot)]
+        alerts = self._judged(snapshot, events)
         self.alerts += alerts
         told = [*events, *self._failed]
         self._failed = []
@@ -64,11 +64,13 @@ class Pipeline:
         if sink in self._sinks:
             self._guard(self._sinks, sink, (step, time.time()), do)
 
-    def recall(self, snapshots: Iterable[Snapshot], alerts: Iterable[Alert]) -> None:
-        """Show the detectors what was recorded before a resume; no sink hears of it again."""
-        for snapshot in snapshots:
-            for alarm in tuple(self._alarms):
-                self._judge(alarm, snapshot)
+    def recall(self, feeds: Iterable[tuple[Snapshot, Sequence[Event]]], alerts: Sequence[Alert]) -> None:
+        """Show the detectors what was recorded before a resume, and the alerts that came of it; no sink hears of it
+        again.
+        """
+        for snapshot, events in feeds:
+            self._judged(snapshot, events)
+        self._incidents.resume(alerts)
         self.alerts += alerts
 
     def close(self, state: RunState) -> None:
@@ -80,13 +82,17 @@ class Pipeline:
                 _logger.exception("%s failed while closing", sink.name)
         self._alarms, self._sinks, self._open = [], [], ()
 
-    def _notice(self, event: Event) -> None:
+    def _judged(self, snapshot: Snapshot, events: Sequence[Event]) -> list[Alert]:
+        """What people hear of what the alarms say."""
+        found: list[Alert] = []
+        at = snapshot.step, snapshot.time
         for alarm in tuple(self._alarms):
-            if isinstance(alarm, Informed):
-                self._guard(self._alarms, alarm, (event.step, event.time), partial(alarm.notice, event))
-
-    def _judge(self, alarm: Judge, snapshot: Snapshot) -> list[Alert]:
-        return self._guard(self._alarms, alarm, (snapshot.step, snapshot.time), partial(alarm.judge, snapshot)) or []
+            alerts = self._guard(self._alarms, alarm, at, partial(_shown, alarm, snapshot, events))
+            if alerts is None:
+                self._incidents.forget(alarm.name)
+            else:
+                found += alerts
+        return self._incidents.sift(found, snapshot)
 
     def _guard(
         self, parts: list[_Part], part: _Part, at: tuple[int, float], call: Callable[[], _Result]
@@ -99,6 +105,14 @@ class Pipeline:
             detail = {"part": part.name, "error": type(error).__name__}
             self._failed.append(Event(*at, PART_FAILED, detail))
             return None
+
+
+def _shown(alarm: Judge, snapshot: Snapshot, events: Sequence[Event]) -> list[Alert]:
+    """Its alerts; of the events it hears before."""
+    if events and isinstance(alarm, Informed):
+        for event in events:
+            alarm.notice(event)
+    return alarm.judge(snapshot)
 
 
 def build(run: Run, detectors: Sequence[Detector], sinks: Sequence[Sink]) -> Pipeline:

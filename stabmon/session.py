@@ -137,9 +137,9 @@ class Session:
         """Give detectors and baselines back what they knew; a run log that cannot be read costs them their memory."""
         try:
             recorded = read(path)
-            snapshots = [s for s, _ in recorded.feeds(after=self.step - RECALL_STEPS)]
-            self.pipeline.recall(snapshots, recorded.alerts)
-            self._instruments.origin.resume(self.step, snapshots[-1] if snapshots else None)
+            feeds = list(recorded.feeds(after=self.step - RECALL_STEPS))
+            self.pipeline.recall(feeds, recorded.alerts)
+            self._instruments.origin.resume(self.step, feeds[-1][0] if feeds else None)
             if counts := recorded.blob(_LADDER):
                 self._instruments.baselines.load(counts)
         except Exception:
