@@ -16,7 +16,8 @@ import pytest
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from stabmon.bench.recorded import adjudication, intervals
+from stabmon.bench import intervals
+from stabmon.bench.recorded import adjudication
 from stabmon.bench.recorded.alarms import is_calibration
 from stabmon.bench.recorded.baselines import baselines
 from stabmon.bench.recorded.targets import losses

@@ -6,30 +6,11 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from stabmon.bench.intervals import Rate, binomial
 from stabmon.bench.recorded.adjudication import Adjudication
 from stabmon.bench.recorded.classes import ASKED, QUIET
-from stabmon.bench.recorded.intervals import binomial, poisson
 from stabmon.bench.recorded.judging import Call, Judged
 from stabmon.records import Severity
-
-PER = 1e5
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """Events among points."""
-
-    events: int
-    points: int
-
-    @property
-    def per_1e5(self) -> float:
-        return PER * self.events / self.points if self.points else float("nan")
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        low, high = poisson(self.events)
-        return (PER * low / self.points, PER * high / self.points) if self.points else (0.0, float("inf"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from typing import Any
 
 from rich.console import Console
 
+from stabmon.bench.intervals import Rate
 from stabmon.bench.recorded import tables
 from stabmon.bench.recorded.adjudication import Adjudication, read
-from stabmon.bench.recorded.alarms import FalseAlarms, Rate, false_alarms, halves, is_calibration, quiet
+from stabmon.bench.recorded.alarms import FalseAlarms, false_alarms, halves, is_calibration, quiet
 from stabmon.bench.recorded.classes import confusion, figures
 from stabmon.bench.recorded.folder import Recording, recordings
 from stabmon.bench.recorded.judging import Judged, judge

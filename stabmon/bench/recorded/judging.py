@@ -7,15 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan, sqrt
 
-from stabmon.bench.recorded.baselines import Baseline, baselines
+from stabmon.bench.recorded.baselines import baselines
 from stabmon.bench.recorded.folder import Recording
+from stabmon.bench.rules import Incidents
 from stabmon.detectors import Informed, loss_detectors
 from stabmon.detectors.alarm import Alarm
 from stabmon.readers.loss_csv import feeds
 from stabmon.records import Alert, Severity
-
-QUIET_POINTS = 10
-"""Points without an alarm before a baseline's incident is over: as `Alarm` has it for the detectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +44,10 @@ class Judged:
     """By baseline, the points at which its incidents begin."""
 
 
-class _Incidents:
-    """A baseline's alarms, those of one incident as one."""
-
-    def __init__(self, baseline: Baseline) -> None:
-        self.began: list[int] = []
-        self._baseline = baseline
-        self._quiet = QUIET_POINTS
-
-    def see(self, point: int, loss: float, grad_norm: float) -> None:
-        if not self._baseline.alarms(loss, grad_norm):
-            self._quiet += 1
-            return
-        if self._quiet >= QUIET_POINTS:
-            self.began.append(point)
-        self._quiet = 0
-
-
 def judge(recording: Recording) -> Judged:
     """As live and in replay: snapshots one by one, each detector behind its alarm."""
     alarms = [Alarm(detector, recording.id) for detector in loss_detectors()]
-    others = {name: _Incidents(baseline) for name, baseline in baselines().items()}
+    others = {name: Incidents(rule) for name, rule in baselines().items()}
     informed = [alarm for alarm in alarms if isinstance(alarm.detector, Informed)]
     alerts: list[tuple[int, Alert]] = []
     steps, losses = [], []

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from stabmon.bench.intervals import Rate
 from stabmon.bench.recorded.adjudication import Adjudication
-from stabmon.bench.recorded.alarms import Rate, false_alarms, halves, quiet
+from stabmon.bench.recorded.alarms import false_alarms, halves, quiet
 from stabmon.bench.recorded.classes import ASKED, confusion, figures
 from stabmon.bench.recorded.judging import Judged
 from stabmon.bench.recorded.targets import targets

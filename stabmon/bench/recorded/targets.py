@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, log
 
-from stabmon.bench.recorded.intervals import binomial
+from stabmon.bench.intervals import binomial
 from stabmon.bench.recorded.judging import Judged
 from stabmon.detectors.window import Window
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stabmon.bench.intervals import Rate
 from stabmon.bench.recorded.adjudication import Adjudication
-from stabmon.bench.recorded.alarms import Rate, quiet
+from stabmon.bench.recorded.alarms import quiet
 from stabmon.bench.recorded.baselines import baselines
 from stabmon.bench.recorded.classes import ASKED, QUIET
 from stabmon.bench.recorded.judging import Judged

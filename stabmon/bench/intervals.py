@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import exp, lgamma, log, log1p
 
 TAIL = 0.025
+PER = 1e5
 
 
 def binomial(hits: int, of: int) -> tuple[float, float]:
@@ -43,3 +45,20 @@ def _binomial_below(hits: int, of: int, p: float) -> float:
 
 def _poisson_below(events: int, mean: float) -> float:
     return sum(exp(k * log(mean) - mean - lgamma(k + 1)) for k in range(events))
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Events among points."""
+
+    events: int
+    points: int
+
+    @property
+    def per_1e5(self) -> float:
+        return PER * self.events / self.points if self.points else float("nan")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        low, high = poisson(self.events)
+        return (PER * low / self.points, PER * high / self.points) if self.points else (0.0, float("inf"))
