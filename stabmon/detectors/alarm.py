@@ -64,18 +64,7 @@ class Alarm:
         self._below += 1
         if self.open is None or self._below < self.clear:
             return []
-        ended = replace(
-            self.open,
-            state="cleared",
-            step=snapshot.step,
-            time=snapshot.time,
-            score=score,
-            action=f"is out of {self.detector.name}, which began at step {self.open.since}",
-            cause="",
-            remedies=(),
-            ruled_out=(),
-            evidence={},
-        )
+        ended = over(replace(self.open, score=score), snapshot)
         self.open = None
         self._quiet_until = snapshot.step + self.cooldown
         return [ended]
@@ -130,3 +119,18 @@ class Alarm:
 
     def _site(self, snapshot: Snapshot, index: int) -> Site:
         return snapshot.layout.sites_of(self.detector.needs[0])[index]
+
+
+def over(alert: Alert, snapshot: Snapshot, action: str = "") -> Alert:
+    """The end of an alert."""
+    return replace(
+        alert,
+        state="cleared",
+        step=snapshot.step,
+        time=snapshot.time,
+        action=action or f"is out of {alert.detector}, which began at step {alert.since}",
+        cause="",
+        remedies=(),
+        ruled_out=(),
+        evidence={},
+    )

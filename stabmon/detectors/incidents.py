@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from stabmon.detectors.alarm import over
 from stabmon.records import SEVERITIES, Alert, Snapshot
 
 _ALL_OF_THE_LOSS = ("nonfinite", "exploded", "diverged")
@@ -73,23 +74,13 @@ class Incidents:
         if told is None:
             return None
         del self._told[detector]
-        return _part_of(cause, told, snapshot) if cause else news or _over(told, snapshot)
+        if cause:
+            part = f"has {detector} as part of {cause.detector}, which tells of it from here on"
+            return over(told, snapshot, part)
+        return news or over(told, snapshot)
 
     def _cause(self, symptom: Alert) -> Alert | None:
         """The open alert that already tells of it."""
         found = (self._standing.get(name) for name in self._explained_by.get(symptom.detector, ()))
         severe = SEVERITIES.index(symptom.severity)
         return next((alert for alert in found if alert and SEVERITIES.index(alert.severity) >= severe), None)
-
-
-def _part_of(cause: Alert, told: Alert, snapshot: Snapshot) -> Alert:
-    return _ended(told, snapshot, f"has {told.detector} as part of {cause.detector}, which tells of it from here on")
-
-
-def _over(told: Alert, snapshot: Snapshot) -> Alert:
-    return _ended(told, snapshot, f"is out of {told.detector}, which began at step {told.since}")
-
-
-def _ended(told: Alert, snapshot: Snapshot, action: str) -> Alert:
-    at = {"step": snapshot.step, "time": snapshot.time}
-    return replace(told, state="cleared", **at, action=action, cause="", remedies=(), ruled_out=(), evidence={})
