@@ -1,4 +1,4 @@
-"""What is known of a run whose tokens may have become alike: its context share, its task, its layers."""
+"""What is known of a run whose tokens may have become alike: its context share, its task, its layers, its rate."""
 
 from __future__ import annotations
 
@@ -9,28 +9,35 @@ from statistics import median
 import numpy as np
 
 from stabmon.detectors.slope import theil_sen
+from stabmon.detectors.thresholds import stall as thresholds
 from stabmon.records import Site, Snapshot
 
 SHARE_FLOOR = 1e-30
-# Slope of ln s: over 40 steps, or over six readings where fewer lie in them.
-WINDOW_STEPS = 40
-WINDOW_READINGS = 6
-# Bigram gap: 0.000 +- .005 on independent tokens, >= .4 on text after 3,000 of them.
-LEARNABLE = 0.1
-# A model that uses context is under the unigram loss by more than this; a stalled one within .05 of it.
-LEARNING = 0.25
-# Of 24 stalled or broken runs 21 had both at step 20, of 85 others 3.
-ALIKE = 0.95
-FADED = 0.05
-SMOOTHED = 9
+
+
+class Spell:
+    """How long something has held without a break."""
+
+    def __init__(self) -> None:
+        self.since: int | None = None
+
+    def see(self, holds: bool, step: int) -> None:
+        if not holds:
+            self.since = None
+        elif self.since is None:
+            self.since = step
+
+    def lasts(self, steps: int, now: int) -> bool:
+        """Whether for so many steps."""
+        return self.since is not None and now - self.since >= steps
 
 
 class Share:
     """The readings of a context share, as ln s."""
 
     def __init__(self) -> None:
-        self.steps: deque[int] = deque(maxlen=WINDOW_STEPS)
-        self.logs: deque[float] = deque(maxlen=WINDOW_STEPS)
+        self.steps: deque[int] = deque(maxlen=thresholds.WINDOW_STEPS)
+        self.logs: deque[float] = deque(maxlen=thresholds.WINDOW_STEPS)
 
     def add(self, step: int, value: float) -> None:
         self.steps.append(step)
@@ -50,12 +57,16 @@ class Share:
         """Whether the last two readings are."""
         return len(self.logs) >= 2 and max(self.logs[-1], self.logs[-2]) < log(limit)
 
+    def first_below(self, limit: float) -> int:
+        """Step of the first reading, of those kept, that is."""
+        return next(step for step, value in zip(self.steps, self.logs, strict=True) if value < log(limit))
+
     def slope(self) -> float:
         """d ln s per step over the last 40 steps, or six readings if those are fewer; NaN with fewer than six."""
-        recent = sum(step > self.steps[-1] - WINDOW_STEPS for step in self.steps) if self.steps else 0
-        count = max(recent, WINDOW_READINGS)
-        if len(self.steps) < WINDOW_READINGS:
+        if len(self.steps) < thresholds.WINDOW_READINGS:
             return float("nan")
+        recent = sum(step > self.steps[-1] - thresholds.WINDOW_STEPS for step in self.steps)
+        count = max(recent, thresholds.WINDOW_READINGS)
         steps, logs = np.array(self.steps, float)[-count:], np.array(self.logs)[-count:]
         return float(theil_sen(steps, logs[:, None])[0])
 
@@ -64,8 +75,8 @@ class Task:
     """The loss against what a model without context would score. Medians of the last readings: a batch is noisy."""
 
     def __init__(self) -> None:
-        self._excess: deque[float] = deque(maxlen=SMOOTHED)
-        self._gap: deque[float] = deque(maxlen=SMOOTHED)
+        self._excess: deque[float] = deque(maxlen=thresholds.SMOOTHED)
+        self._gap: deque[float] = deque(maxlen=thresholds.SMOOTHED)
         self._first: float | None = None
         self._best = 0.0
         self._pretrained = False
@@ -80,37 +91,48 @@ class Task:
             self._first = loss
         if np.isfinite(loss) and np.isfinite(unigram):
             self._excess.append(loss - unigram)
-            if len(self._excess) == SMOOTHED:
+            if len(self._excess) == thresholds.SMOOTHED:
                 self._best = min(self._best, self.excess)
         if np.isfinite(unigram) and np.isfinite(bigram):
             self._gap.append(unigram - bigram)
 
     @property
     def excess(self) -> float:
-        """Loss above the unigram loss, in nats."""
+        """Loss above the unigram loss, in nats; NaN = unknown."""
         return median(self._excess) if self._excess else float("nan")
 
     @property
     def gap(self) -> float:
-        """Nats that the left neighbour alone is worth; NaN = unknown."""
+        """Nats that the left neighbour alone is worth; NaN = unknown: no targets, or targets that are no sequence."""
         return median(self._gap) if self._gap else float("nan")
+
+    @property
+    def learns(self) -> bool:
+        """Whether it beats the best constant guess by more than noise does."""
+        return self.excess < -thresholds.LEARNING
+
+    @property
+    def pointless(self) -> bool:
+        """Whether it is known that there is nothing to learn from context."""
+        return self.gap <= thresholds.LEARNABLE
 
     @property
     def quiet(self) -> bool:
         """Whether a collapse would be no fault: it learns, there is nothing to learn, or it came with weights that
         had learnt before and has not lost that."""
-        came = (self._pretrained or self._began < -LEARNING) and not self.fell_back
-        return came or self.excess < -LEARNING or self.gap <= LEARNABLE
+        came = (self._pretrained or self.began < -thresholds.LEARNING) and not self.fell_back
+        return came or self.learns or self.pointless
 
     @property
-    def _began(self) -> float:
+    def began(self) -> float:
         """First loss above the unigram loss, in nats."""
         return float("nan") if self._first is None else self._first - self.losses.get("unigram_loss", float("nan"))
 
     @property
     def fell_back(self) -> bool:
-        """Whether it had been below the unigram loss before."""
-        return self._best < -2 * LEARNING or (self._began < -2 * LEARNING and self.excess > -LEARNING)
+        """Whether it had been well below the unigram loss before."""
+        knew = self.began < -2 * thresholds.LEARNING and self.excess > -thresholds.LEARNING
+        return knew or self._best < -2 * thresholds.LEARNING
 
 
 class Depth:
@@ -126,14 +148,41 @@ class Depth:
         if np.isfinite(alike).any():
             self.similarity = float(alike[len(alike) // 2])
             self.site = snapshot.layout.sites_of("token_similarity")[int(np.nanargmax(alike))]
-        sites = snapshot.layout.sites_of("grad_norm")
-        layers = [i for i, site in enumerate(sites) if site.layer is not None]
-        if len(layers) < 2:
+        squares = snapshot["grad_sq"]
+        if not np.isfinite(squares).any():
             return
-        low, high = (float(snapshot["grad_norm"][i]) for i in (layers[0], layers[-1]))
+        sites = snapshot.layout.sites_of("grad_sq")
+        blocks = [i for i, site in enumerate(sites) if site.layer is not None and site.role == "block"]
+        if len(blocks) < 2:
+            return
+        low, high = (float(snapshot["grad_norm"][i]) for i in (blocks[0], blocks[-1]))
         if np.isfinite(low) and np.isfinite(high) and high > 0:
             self.ratio = low / high
 
     def agrees(self, noisy: bool) -> bool:
         """Whether neither reading speaks against a collapse; under dropout noise tokens differ all the same."""
-        return (noisy or not self.similarity <= ALIKE) and not self.ratio >= FADED
+        return (noisy or not self.similarity <= thresholds.ALIKE) and not self.ratio >= thresholds.FADED
+
+
+class Rate:
+    """The learning rate, its highest since the last cut, and until when that cut may still show that it helps."""
+
+    def __init__(self) -> None:
+        self.top = float("nan")
+        self.cut_at = 0
+        self.cut_until = 0
+
+    def read(self, snapshot: Snapshot) -> bool:
+        """Whether it is cut in this step."""
+        rate = snapshot.scalar("learning_rate")
+        if not np.isfinite(rate):
+            return False
+        if not self.top >= rate:
+            self.top = rate
+        if not rate < self.top / thresholds.CUT:
+            return False
+        # A slower run also turns slower: what it is worth waiting grows as the rate shrinks.
+        self.cut_at = snapshot.step
+        self.cut_until = snapshot.step + round(thresholds.CUT_STEPS * self.top / max(rate, SHARE_FLOOR))
+        self.top = rate
+        return True

@@ -107,7 +107,7 @@ def test_a_run_from_pretrained_weights_is_not_taken_for_one_that_does_not_begin_
 def test_a_run_from_pretrained_weights_that_loses_what_they_knew_is_told_so() -> None:
     loss = np.concatenate([np.full(50, 2.0), np.full(350, 3.2)])
     alerts = alerts_of(ContextStall(), a_run(along(POST_LN), loss=loss, pretrained=np.ones(400)))
-    assert told(alerts) == [(55, "warning"), (115, "critical")]
+    assert told(alerts) == [(55, "warning"), (85, "critical")]  # thirty steps after
     assert "has lost what it had learnt" in alerts[0].action
 
 

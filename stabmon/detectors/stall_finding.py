@@ -1,0 +1,146 @@
+"""What a stall's alert says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite, log
+from typing import Literal
+
+from stabmon.detectors import words
+from stabmon.detectors.stall_readings import Depth, Rate, Task
+from stabmon.detectors.thresholds import stall as thresholds
+from stabmon.records import Finding, Severity
+
+Verdict = Literal["falling", "frozen", "lost", "fell_back", "rising"]
+
+_SEVERITY: dict[Verdict, Severity] = {
+    "falling": "warning",
+    "frozen": "warning",
+    "lost": "critical",
+    "fell_back": "critical",
+    "rising": "info",
+}
+_TREND: dict[Verdict, str] = {
+    "falling": "It is not growing back",
+    "frozen": "It neither falls nor grows back",
+    "lost": "It is too small to grow back at this learning rate",
+    "fell_back": "It is not growing back",
+    "rising": "It is growing back",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """What was found."""
+
+    verdict: Verdict
+    since: int
+    step: int
+    share: float
+    slope: float
+    probed: bool
+    """Whether the share is the probe's."""
+
+
+def finding(stall: Stall, task: Task, depth: Depth, rate: Rate) -> Finding:
+    """All of it, in words."""
+    return Finding(
+        severity=_SEVERITY[stall.verdict],
+        action=_action(stall, task, rate),
+        cause=_cause(stall, task),
+        remedies=_remedies(stall, task, rate),
+        evidence=_evidence(stall, task, depth, rate),
+        since=stall.since,
+        site=depth.site,
+        ruled_out=_ruled_out(stall, task, depth),
+    )
+
+
+def _action(stall: Stall, task: Task, rate: Rate) -> str:
+    same = f"every token gets the same answer since step {stall.since}"
+    if stall.verdict == "rising":
+        left = max(1, round(log(thresholds.RESOLVED / stall.share) / stall.slope))
+        return f"is on a plateau that ends in at most {left} steps. Let it run: {same}, but ever less so"
+    lost = stall.step - stall.since
+    cost = "nothing is lost yet" if stall.step <= 100 else f"{lost} steps are lost, and so is every further one"
+    if task.fell_back:
+        return f"has lost what it had learnt: {same}. Go back to a checkpoint before step {stall.since}; {cost}"
+    if stall.step < rate.cut_until:
+        return (
+            f"is not learning yet: {same}. Wait for the cut of step {rate.cut_at} until step {rate.cut_until}; {cost}"
+        )
+    if stall.verdict == "frozen":
+        return f"is stuck: {same}, no more and no less so. Cut to {words.slower(rate.top, 10)} or restart; {cost}"
+    at = f"lr {words.rate(rate.top)}" if rate.top > 0 else "this learning rate"
+    start = f"will not learn at {at}" if stall.verdict == "lost" else "is not learning"
+    return f"{start}: {same}. Restart with {words.slower(rate.top, 3)} or warm-up; {cost}"
+
+
+def _cause(stall: Stall, task: Task) -> str:
+    how = (
+        "An update was too large and drowned"
+        if task.fell_back
+        else "The first updates moved all positions alike and drowned"
+    )
+    if isfinite(task.gap):
+        known = f"there is something to learn (the left neighbour alone is worth {task.gap:.2f} nats)"
+    elif isfinite(task.excess):
+        known = "whether there is anything to learn is unknown (the targets are no sequence that neighbours tell of)"
+    else:
+        known = "whether there is anything to learn is unknown (no targets were given)"
+    return f"{how} what tells the positions apart. {_TREND[stall.verdict]}, and {known}."
+
+
+def _remedies(stall: Stall, task: Task, rate: Rate) -> tuple[str, ...]:
+    if stall.verdict == "rising":
+        return (
+            "Let it run; stop it only if the plateau outlasts the forecast.",
+            "A warm-up would shorten the next one.",
+        )
+    slower = words.slower(rate.top, 3)
+    if task.fell_back:
+        return (
+            f"Roll back to a checkpoint before step {stall.since}, and go on with {slower}.",
+            "Look at what came just before: a raised learning rate, a batch, a norm input that grew.",
+            "Clip gradients at 1, or lower Adam's beta2 to .95.",
+        )
+    return (
+        f"Cut the learning rate x10 now, to {words.slower(rate.top, 10)}: cut at step 5 such a run left its "
+        "plateau at step 360, cut at step 30 only at 920.",
+        f"Restart with a warm-up of 300 steps or more, or with {slower}.",
+        "Use Pre-LN, or DeepNorm's initialisation and residual scale.",
+    )
+
+
+def _evidence(stall: Stall, task: Task, depth: Depth, rate: Rate) -> dict[str, float]:
+    values = {
+        "probe_context_share" if stall.probed else "context_share": stall.share,
+        "context_share_slope": stall.slope,
+        **task.losses,
+        "loss_above_unigram": task.excess,
+        "bigram_gap": task.gap,
+        "token_similarity": depth.similarity,
+        "lower_upper_grad_ratio": depth.ratio,
+        "learning_rate": rate.top,
+    }
+    return {name: value for name, value in values.items() if isfinite(value)}
+
+
+def _ruled_out(stall: Stall, task: Task, depth: Depth) -> tuple[str, ...]:
+    rising = stall.verdict == "rising"
+    said = (
+        (task.gap > thresholds.LEARNABLE, f"nothing to learn: the left neighbour is worth {task.gap:.2f} nats"),
+        (task.excess > -thresholds.LEARNING, f"learning: the loss is {task.excess:+.2f} nats from the unigram loss"),
+        (task.began > -thresholds.LEARNING, f"pretrained weights: the first loss was {task.began:+.2f} nats from it"),
+        (
+            not rising and depth.ratio < thresholds.FADED,
+            f"a dip that passes: the lowest block's gradient is {depth.ratio:.1e} of the highest's",
+        ),
+        (
+            not rising and stall.slope <= thresholds.RISING,
+            f"a plateau that ends: ln s moves by {stall.slope:+.3f} a step",
+        ),
+        (rising, f"a stall for good: ln s grows by {stall.slope:.3f} a step"),
+        (stall.probed, "dropout noise: the share is the probe's, in eval mode"),
+    )
+    return tuple(phrase for holds, phrase in said if holds)

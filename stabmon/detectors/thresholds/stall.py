@@ -1,0 +1,67 @@
+"""Every threshold of the detectors that judge whether a network still tells its inputs apart.
+
+s is the context share; slopes are of ln s, per step. "Live": the calibration runs, and trainings of 8 layers, d = 128,
+on bytes of source code (unigram loss 3.1, bigram loss 2.4) and on Markov data.
+"""
+
+COLLAPSED = 1e-4
+"""s under it is a collapse. Live: stalled runs are there by step 10 to 20; healthy ones keep above 1e-3, but for hot
+learning rates (Pre-LN at 1e-2: 6e-5 for 15 steps)."""
+RECOVERED = 1e-3
+"""s over it is no collapse any more. Ten times the former, so that noise does not open and close an alert."""
+FIRST_STEP = 10
+"""Live: before it healthy runs fall as fast as stalled ones."""
+
+LOST = 1e-7
+LOST_STEPS = 15
+"""Under it and not rising for so long, nothing turned up any more. Live: runs on text that did turn had been at 6e-6
+(lr 5e-4) and 2.3e-7 (7e-4); those that did not (1e-3) were at 5e-8 by step 30."""
+LOW = 1e-6
+FALLING = -0.01
+LOW_STEPS = 60
+"""Or under this and falling by so much for so long. Live: on Markov data a stall may stay over 1e-7 for 150 steps, but
+falls by .02 a step; a run at lr 7e-4 that turned had fallen under 1e-6 for 45 steps."""
+DOUBTED_STEPS = 25
+"""Where a reading speaks against a collapse, a warning waits so long. Live: Pre-LN at lr 1e-2 dips for 15 steps."""
+
+FLAT = 0.002
+FLAT_STEPS = 20
+"""|slope| under it for so long: frozen. Decision table of the first study: resolving plateaus passed through it in
+fewer steps."""
+
+FORECAST = 1e-7
+"""Below this a rise may be float32 noise, or an attempt that fails. Live: 1e-8 -> 3e-8 -> 1e-13."""
+RISING = 0.005
+RISING_STEPS = 20
+"""A slope over it for so long means that it resolves."""
+RESOLVED = 0.1
+"""s at which a forecast calls the plateau over. Live: the loss moves between .05 and .2."""
+
+FELL_STEPS = 30
+"""A run that had learnt, and whose s has been under RECOVERED for so long with a loss no better than the unigram loss,
+has lost it: chosen, longer than the spikes that heal by themselves."""
+
+CUT = 2.0
+"""The learning rate is cut where it falls under its highest by this factor: a decay, or a hand."""
+CUT_STEPS = 60
+"""Times the factor of the cut: steps in which a cut may still show that it helps. Live: after a cut by 10 at step 30
+s turned up 420 to 520 steps later."""
+
+FLOORED = 0.03
+"""Dropout noise holds the training forward's s up; the probe's, in eval mode, is then under this share of it. Live:
+without dropout the two differ too (last norm against logits), by up to x8."""
+
+LEARNABLE = 0.1
+"""Nats of the bigram gap. Live: 0.000 +- .005 on independent tokens, .4 and more on text after 3,000 of them."""
+LEARNING = 0.25
+"""Nats under the unigram loss. Live: a stalled run stays within .05 of it."""
+ALIKE = 0.95
+FADED = 0.05
+"""Token similarity at the middle norm, and the lowest block's gradient over the highest's. Live: of 24 stalled or
+broken runs 21 had both at step 20, of 85 others 3."""
+
+WINDOW_STEPS = 40
+WINDOW_READINGS = 6
+"""Readings that a slope is of: those of so many steps, or so many readings where fewer lie in them."""
+SMOOTHED = 9
+"""Readings whose median counts, of the loss above a baseline: a batch is noisy."""
