@@ -17,20 +17,24 @@ EXPLAINED_BY: Mapping[str, tuple[str, ...]] = {
     "flat": (*_ALL_OF_THE_LOSS, "context_stall"),
     "residual_blowup": ("nonfinite",),
 }
-"""Detector -> those whose open alert, of the same or a higher severity, already tells of what it sees. No circles."""
+"""Symptom -> causes. Of two that see the same, the more severe alert is told, at the same severity the cause's. So no
+circles: of two detectors, one is the cause."""
 
 
 class Incidents:
     """Between the alarms and the sinks. What it lets through is in order for each detector: raised, raised at another
     severity, cleared.
 
-    An alert is withheld while one that explains it is open at its severity or a higher one; raised once that one has
-    ended, if the symptom still stands; and closed as part of it where it was raised first. Of a withheld alert no end
-    is told.
+    An alert is withheld while a more telling one is open; raised once that one has ended, if it still stands then; and
+    closed as part of it where it was raised first. Of a withheld alert no end is told.
     """
 
     def __init__(self, explained_by: Mapping[str, tuple[str, ...]] = EXPLAINED_BY) -> None:
-        self._explained_by = explained_by
+        self._causes = explained_by
+        self._symptoms: dict[str, list[str]] = {}
+        for symptom, causes in explained_by.items():
+            for cause in causes:
+                self._symptoms.setdefault(cause, []).append(symptom)
         self._standing: dict[str, Alert] = {}
         """What each detector's alarm has open."""
         self._told: dict[str, Alert] = {}
@@ -79,8 +83,14 @@ class Incidents:
             return over(told, snapshot, part)
         return news or over(told, snapshot)
 
-    def _cause(self, symptom: Alert) -> Alert | None:
-        """The open alert that already tells of it."""
-        found = (self._standing.get(name) for name in self._explained_by.get(symptom.detector, ()))
-        severe = SEVERITIES.index(symptom.severity)
-        return next((alert for alert in found if alert and SEVERITIES.index(alert.severity) >= severe), None)
+    def _cause(self, alert: Alert) -> Alert | None:
+        """The more telling alert that is open."""
+        causes = self._causes.get(alert.detector, ())
+        related = (*causes, *self._symptoms.get(alert.detector, ()))
+        found = (self._standing.get(name) for name in related)
+        return next((other for other in found if other and _outweighs(other, alert, other.detector in causes)), None)
+
+
+def _outweighs(other: Alert, alert: Alert, is_cause: bool) -> bool:
+    more = SEVERITIES.index(other.severity) - SEVERITIES.index(alert.severity)
+    return more > 0 or (more == 0 and is_cause)
