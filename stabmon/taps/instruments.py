@@ -265,8 +265,7 @@ class Instruments:
             _log.warning(_IN_PIECES)
         groups = group_parameters(self._parts.groups.names, self._parts.blocks, norms)
         local = local_layout(self._taps, columns, self._parts, [*norms.values(), *groups], self._failed)
-        read = [(column.statistic, column.site) for column in self._ranks.agree(local)]
-        every = [*read, *self.baselines.columns, *self.origin.columns, *_HOST]
+        every = [*self._ranks.agree(local), *self.baselines.columns, *self.origin.columns, *_HOST]
         sites = {site.name: site for site in (*norms.values(), *groups)}
         sites |= {site.name: site for _, site in every if site.name}
         sites |= {site.name: site for site in norms.values()}  # which know their placement

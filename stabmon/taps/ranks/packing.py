@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from stabmon.taps.ranks.between import Between
 from stabmon.taps.ranks.union import Column, How, Union
 
 _ABSENT = torch.finfo(torch.float32).min
@@ -29,9 +30,11 @@ class Row:
 
 
 class Packing:
-    """Lanes of the vector: [value x weight | weight | for each rank its maxima | failed taps | unsummed elements].
+    """Lanes of the vector: [value x weight | weight | for each rank its own values | failed taps | ranks of which none
+    has failed | unsummed elements].
 
-    A value of weight 0 is not there, Inf stays Inf, and a maximum is alone in its lane: the others hold 0 there.
+    A value of weight 0 is not there, and Inf stays Inf. A rank's own values are its maxima and what it is compared in
+    with the others (Between): each is alone in its lane, the others hold 0 there.
     """
 
     def __init__(self, union: Union, layout: int | None, rank: int, world: int, device: torch.device) -> None:
@@ -52,6 +55,8 @@ class Packing:
         self._counts = mask([speaks or columns[k].site.name != "" or columns[k].statistic == _TOTAL for k in slots])
         self._sums, self._parts = mask(_are(columns, "sum")), mask(_are(columns, "part"))
         self._maxima = whole_numbers([k for k, c in enumerate(columns) if c.how == "max"])
+        self.between = Between(columns)
+        self._own = torch.cat((self._maxima, whole_numbers(self.between.slots)))
         self._taps = whole_numbers([c.tap for c in columns])
         self._squared = whole_numbers([k for k, n in union.unsummed for _ in range(n)])
         self._unreadable = mask([k in union.unreadable for k in range(len(columns))])
@@ -78,10 +83,11 @@ class Packing:
         weighted = value * torch.where(self._sums, 1.0, weight)
         weighted = torch.where(weight > 0, weighted, 0.0)
         held = self._nothing.index_copy(0, self._slots, torch.where(there, row.values, torch.nan))
-        mine = held.index_select(0, self._maxima)
-        largest = zero.new_zeros(self._world, len(self._maxima))
-        largest[self._rank] = torch.where(mine.isnan(), _ABSENT, mine)
-        return torch.cat((weighted, weight, largest.reshape(-1), row.failed, _roots(row.unsummed)))
+        mine = held.index_select(0, self._own)
+        own = zero.new_zeros(self._world, len(self._own))
+        own[self._rank] = torch.where(mine.isnan(), _ABSENT, mine)
+        complete = (row.failed.sum() == 0).float().reshape(1)
+        return torch.cat((weighted, weight, own.reshape(-1), row.failed, complete, _roots(row.unsummed)))
 
     def nothing(self) -> Row:
         """The row of a rank that reads nothing any more: all its taps have failed."""
@@ -90,19 +96,31 @@ class Packing:
 
     def of_sum(self, total: Tensor) -> tuple[Tensor, Tensor]:
         """(float32[union], failed float32[tap]) of the vectors' sum; `failed` counts ranks."""
-        columns, maxima = len(self._nothing), len(self._maxima)
-        sizes = [columns, columns, self._world * maxima, len(self._failed), len(self._squared)]
-        weighted, weight, largest, failed, elements = torch.split(total, sizes)
+        weighted, weight, own, failed, _, elements = self._lanes(total)
         found = torch.where(self._sums, weighted, weighted / weight)
         found = torch.where(found.isnan(), torch.inf, found)  # Inf - Inf: read, and not finite
         found = torch.where(weight > 0, found, torch.nan)
-        most = largest.reshape(self._world, maxima).amax(0)
+        most = own[:, : len(self._maxima)].amax(0)
         found = found.index_copy(0, self._maxima, torch.where(most == _ABSENT, torch.nan, most))
         squares = (elements / self._world).square()
         found = found.index_add(0, self._squared, torch.where(squares.isfinite(), squares, torch.inf))
         lost = failed.index_select(0, self._taps) > 0
         found = torch.where(self._parts & lost | self._unreadable, torch.nan, found)
         return self._with_total(found, lost), failed
+
+    def compared(self, total: Tensor | None) -> Tensor:
+        """float32[between.columns] of the vectors' sum; NaN where the ranks were not put together."""
+        if total is None:
+            return self._nothing.new_full((len(self.between.columns),), torch.nan)
+        _, _, own, _, complete, _ = self._lanes(total)
+        lanes = own[:, len(self._maxima) :]
+        return self.between.read(torch.where(lanes == _ABSENT, torch.nan, lanes), complete)
+
+    def _lanes(self, total: Tensor) -> tuple[Tensor, ...]:
+        columns, own = len(self._nothing), len(self._own)
+        sizes = [columns, columns, self._world * own, len(self._failed), 1, len(self._squared)]
+        weighted, weight, values, *rest = torch.split(total, sizes)
+        return weighted, weight, values.reshape(self._world, own), *rest
 
     def _with_total(self, found: Tensor, lost: Tensor) -> Tensor:
         if not self._split or not len(self._total):

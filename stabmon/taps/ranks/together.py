@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, distributed
 
+from stabmon.records import Site
 from stabmon.taps.ranks.packing import Packing, Row
 from stabmon.taps.ranks.union import Column, Local, unite
 from stabmon.taps.schedule import Schedule
@@ -31,7 +32,7 @@ class Ranks(Protocol):
         """Whether the rows of the step under way are put together; else the main rank tells its own alone."""
         ...
 
-    def agree(self, local: Local) -> Sequence[Column]:
+    def agree(self, local: Local) -> Sequence[tuple[str, Site]]:
         """Once, at the end of the first step: what the rows consist of from then on."""
         ...
 
@@ -56,10 +57,10 @@ class Alone:
         self._device = device
         self._packing: Packing | None = None
 
-    def agree(self, local: Local) -> Sequence[Column]:
+    def agree(self, local: Local) -> Sequence[tuple[str, Site]]:
         if any(column.how == "part" for column in local.columns):
             self._packing = Packing(unite([local]), 0, 0, 1, self._device)
-        return local.columns
+        return _taken(local.columns)
 
     def combine(self, values: Tensor, rest: Callable[[], Row]) -> tuple[Tensor, Tensor | None]:
         return values if self._packing is None else self._packing.alone(values), None
@@ -92,7 +93,7 @@ class Together:
         due = self._schedule.due(self._step + 1)
         return (due.layers or due.probe) and not self._joining()
 
-    def agree(self, local: Local) -> Sequence[Column]:
+    def agree(self, local: Local) -> Sequence[tuple[str, Site]]:
         layouts, mine = [local], 0
         if self._joining():
             self._lost = True
@@ -104,15 +105,14 @@ class Together:
                 self._lose()
         union = unite(layouts)
         self._packing = Packing(union, mine, self._rank, self.size, self._device)
-        return union.columns
+        return [*_taken(union.columns), *self._packing.between.columns]
 
     def combine(self, values: Tensor, rest: Callable[[], Row]) -> tuple[Tensor, Tensor | None]:
-        assert self._packing is not None
-        if self.sampled and not self._lost:
-            total = self._sum(self._packing, rest())
-            if total is not None:
-                return self._packing.of_sum(total)
-        return self._packing.alone(values), None
+        packing = self._packing
+        assert packing is not None
+        total = self._sum(packing, rest()) if self.sampled and not self._lost else None
+        row, failed = (packing.alone(values), None) if total is None else packing.of_sum(total)
+        return torch.cat((row, packing.compared(total))), failed
 
     def after_step(self) -> None:
         if self._packing is None:
@@ -135,6 +135,10 @@ class Together:
     def _lose(self) -> None:
         self._lost = True
         _log.exception("stabmon: the ranks cannot be reached; from here on rank 0 tells what it sees alone")
+
+
+def _taken(columns: Sequence[Column]) -> list[tuple[str, Site]]:
+    return [(column.statistic, column.site) for column in columns]
 
 
 def _exchange(local: Local, device: torch.device) -> tuple[list[Local], int]:
