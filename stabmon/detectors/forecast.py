@@ -1,0 +1,60 @@
+"""When a trend crosses a line: bounds, or nothing where it follows no curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+
+import numpy as np
+
+LEAST = 5
+"""Readings."""
+FITS = 0.8
+"""R^2 of the line, below which nothing is foretold. Chosen."""
+FAR = 2000
+"""Steps: no trend of a training holds for longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Steps from the last reading until the line is crossed."""
+
+    earliest: float
+    latest: float
+    """Inf: perhaps never."""
+
+    def __str__(self) -> str:
+        if not self.latest <= FAR:
+            return f"in {max(1, round(self.earliest))} steps at the earliest"
+        low, high = (max(1, round(steps)) for steps in (self.earliest, self.latest))
+        return f"in {low} to {high} steps" if low < high else f"in about {low} step{'s' if low > 1 else ''}"
+
+
+def crossing(steps: Sequence[float], values: Sequence[float], line: float) -> Crossing | None:
+    """When values, rising over the steps, reach the line. A straight fit and a quadratic one give the bounds: growth
+    that accelerates is there before the straight line, by the quadratic one at the earliest. None where fewer than five
+    readings, a fall, R^2 < .8 or more than 2,000 steps say that there is no forecast.
+    """
+    if len(steps) < LEAST or not np.isfinite(values).all():
+        return None
+    x = np.asarray(steps, float) - steps[-1]
+    y = np.asarray(values, float) - line
+    slope, level = np.polyfit(x, y, 1)
+    spread = float(((y - y.mean()) ** 2).sum())
+    if slope <= 0 or spread <= 0 or 1 - float(((y - slope * x - level) ** 2).sum()) / spread < FITS:
+        return None
+    times = sorted((max(0.0, -level / slope), _first_root(*np.polyfit(x, y, 2))))
+    return Crossing(times[0], times[1]) if times[0] <= FAR else None
+
+
+def _first_root(bend: float, slope: float, level: float) -> float:
+    """First x >= 0 at which bend x^2 + slope x + level is 0 or more; Inf: never."""
+    if level >= 0:
+        return 0.0
+    square = slope**2 - 4 * bend * level
+    if square < 0:
+        return inf
+    # Of the two forms of a root, the one that does not divide by a bend of nearly 0.
+    steps = -2 * level / (slope + square**0.5) if slope + square**0.5 > 0 else inf
+    return steps if isfinite(steps) and steps >= 0 else inf

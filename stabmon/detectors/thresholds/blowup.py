@@ -1,0 +1,45 @@
+"""Every threshold of residual_blowup, and where it comes from. n is the mean square of a norm's input."""
+
+EXPONENT = 3.0
+"""p = d ln n / d ln t. Live: 2.3 at most in 24 runs without a fault, hot learning rates included; 3.4 a hundred and
+thirty steps before the loss of a runaway run broke."""
+WINDOW = 1.4
+"""p is the slope over the readings since t / 1.4. Chosen."""
+SPACING = 1.01
+"""Of two readings nearer than 1 % of t the later one counts. Chosen: the fit of every step costs too much."""
+RATE = 0.01
+"""Growth of ln n a step, over the last 40 steps, that is too fast whatever t is: late in a run p follows slowly. Early
+p > 3 asks for more (3 / t). Live: healthy runs of 300 steps and more keep under .006."""
+RATE_STEPS = 40.0
+RATE_SPACING = 4.0
+"""Steps. Chosen."""
+HOLD_STEPS = 30
+HOLD_SHARE = 0.2
+"""For how long, in steps or as a share of the run, whichever is shorter. Chosen."""
+FIRST_STEP = 50
+"""Live: Pre-LN's first updates make n x5 within ten steps (x25 in 50 on real text) and settle by step 30 to 100."""
+GROWN = 10.0
+"""Times its first value. Live: the end of a plateau moves norm inputs by x3 within a window, between 2 and 6."""
+DOUBLED = 2.0
+"""Times its lowest value of the last 40 % of the run, or 40 steps. Chosen: less is nothing to act on."""
+
+TRUST = 0.3
+"""Live: on the fixed probe one trust ratio is noise (-1 to 5 in a healthy run); two low ones in a row are not."""
+SHOCK = 0.2
+"""nats per token by which one update changes the output. Live: .05 at hot learning rates, .2 and more before a loss
+breaks."""
+
+JUMP = 1.5
+"""A learning rate that is this many times the last one is a known change: growth is measured in steps of the new one.
+Chosen: ramps rise by 2 % a step."""
+
+COLLAPSED = 1e-3
+"""Context share. Live: 5e-5 after a divergence, .3 and more in healthy runs."""
+ALIVE = 1e-2
+"""Context share that it had when the growth began, for a collapse to be the growth's doing."""
+
+CREST = 30.0
+"""Largest value / rms of a norm's input, where only the rms is read. Chosen."""
+
+DEPTHS = 6
+"""Norms along the stream from which their law in depth is told. Chosen."""
