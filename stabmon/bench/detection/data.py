@@ -26,7 +26,7 @@ VOCABULARY = {"markov": 64, "text": 256, "masked": 257, "independent": 64, "copy
 
 
 def markov(size: int, seed: int) -> Batches:
-    """A chain with 4 equally likely successors a token: bigram entropy ln 4 = 1.39, unigram about ln 64 - 1/6 = 3.99."""
+    """A chain with 4 equally likely successors a token: bigram entropy ln 4 = 1.39, unigram about 3.99 nats."""
     random = torch.Generator().manual_seed(seed)
     successors = torch.randint(VOCABULARY["markov"], (VOCABULARY["markov"], 4), generator=random)
     while True:
