@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from stabmon.catalog import Array
 from stabmon.detectors.context_stall import ContextStall
+from stabmon.detectors.dead_layers import DeadLayers
 from stabmon.detectors.diverged import Diverged
 from stabmon.detectors.exploded import Exploded
 from stabmon.detectors.flat import Flat
@@ -45,7 +46,7 @@ class Informed(Protocol):
 
 def default_detectors() -> list[Detector]:
     """A fresh one of each, worst failure first."""
-    return [NonFinite(), ContextStall(), ResidualBlowup()]
+    return [NonFinite(), ContextStall(), ResidualBlowup(), DeadLayers()]
 
 
 def loss_detectors() -> list[Detector]:

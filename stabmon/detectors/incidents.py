@@ -8,13 +8,15 @@ from dataclasses import replace
 from stabmon.detectors.alarm import over
 from stabmon.records import SEVERITIES, Alert, Snapshot
 
-_ALL_OF_THE_LOSS = ("nonfinite", "exploded", "diverged")
+_LOSS = ("nonfinite", "exploded", "diverged", "loss_shift")
 
 EXPLAINED_BY: Mapping[str, tuple[str, ...]] = {
-    "exploded": ("nonfinite",),
-    "diverged": ("nonfinite", "exploded", "context_stall"),
-    "spike": _ALL_OF_THE_LOSS,
-    "flat": (*_ALL_OF_THE_LOSS, "context_stall"),
+    "exploded": ("nonfinite", "loss_shift", "residual_blowup"),
+    "diverged": ("nonfinite", "loss_shift", "exploded", "residual_blowup"),
+    "loss_shift": ("nonfinite", "residual_blowup"),
+    "spike": (*_LOSS, "residual_blowup"),
+    "flat": (*_LOSS, "context_stall"),
+    "context_stall": _LOSS,
     "residual_blowup": ("nonfinite",),
 }
 """Symptom -> causes. Of two that see the same, the more severe alert is told, at the same severity the cause's. So no
