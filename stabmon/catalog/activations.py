@@ -1,4 +1,4 @@
-"""Activations: their largest values, and what each sub-layer adds to the residual stream."""
+"""Activations: their largest values, what each sub-layer adds to the residual stream, and dead units."""
 
 import numpy as np
 
@@ -94,5 +94,17 @@ TABLE = (
         "RMS of what a sub-layer adds / RMS of the residual stream it is added to.",
         of=("branch_msq", "trunk_msq"),
         formula=ratio,
+    ),
+    Statistic(
+        "dead_unit_share",
+        "sublayer",
+        "1",
+        "Share of a feed-forward part's hidden units that stay under 1/100 of the mean size for every token of a step.",
+    ),
+    Statistic(
+        "saturated_unit_share",
+        "sublayer",
+        "1",
+        "Share of a feed-forward part's hidden units that stay over .999 of a bound of 1 for every token of a step.",
     ),
 )

@@ -114,9 +114,14 @@ def find_routers(model: nn.Module) -> list[Router]:
     return [router for name, module in model.named_modules() for router in _routers_in(name, module)]
 
 
+def is_experts(name: str) -> bool:
+    """Whether a module's part of that name holds experts."""
+    return bool(_EXPERTS.match(name))
+
+
 def _routers_in(name: str, module: nn.Module) -> Iterator[Router]:
     children = dict(module.named_children())
-    experts = next((child for key, child in children.items() if _EXPERTS.match(key)), None)
+    experts = next((child for key, child in children.items() if is_experts(key)), None)
     for key, router in children.items():
         if experts is None or not _ROUTER.match(key):
             continue

@@ -12,10 +12,11 @@ from stabmon.taps.extremes import Extremes
 from stabmon.taps.optimizer.state import OptimizerState
 from stabmon.taps.output_logits import OutputLogits
 from stabmon.taps.parts import Parts
+from stabmon.taps.units import Units
 
 STANDARD: tuple[Callable[[Parts], Tap], ...] = (Extremes, Branches, OptimizerState, OutputLogits)
 """What `standard` reads beyond `light`."""
-DEEP: tuple[Callable[[Parts], Tap], ...] = (Attention, Experts)
+DEEP: tuple[Callable[[Parts], Tap], ...] = (Attention, Experts, Units)
 """What `deep` reads beyond `standard`."""
 
 

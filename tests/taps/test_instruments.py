@@ -59,7 +59,7 @@ def test_taps_that_fail_at_anything_are_each_told_once_and_the_one_that_does_not
 ) -> None:
     kept = Keep()
     network, broken = _trained(tmp_path, kept, asked)
-    assert len(broken) == 10
+    assert len(broken) == 11
     assert sorted(e.detail["part"] for e in kept.events if e.kind == PART_FAILED) == sorted(broken)
     assert sum(record.levelno >= logging.ERROR for record in caplog.records) == len(broken)
     assert [snapshot.step for snapshot in kept.snapshots] == [1, 2, 3, 4]

@@ -46,7 +46,7 @@ class Attention:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._names = [name for name, module in parts.model.named_modules() if _is_attention(module)]
+        self._names = [name for name, module in parts.model.named_modules() if is_attention(module)]
         self._readings = Readings(len(self._names), ("max", "mean", "mean"), parts.device)
         self._due = Due(layers=True)
         self._error: Exception | None = None
@@ -186,7 +186,7 @@ class _Watch(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def _is_attention(module: nn.Module) -> bool:
+def is_attention(module: nn.Module) -> bool:
     """By its class, or because it has projections to queries and keys among its children."""
     children = [name for name, _ in module.named_children()]
     return bool(_CLASS.search(type(module).__name__)) or any(_FUSED.search(c) or _QUERY.match(c) for c in children)

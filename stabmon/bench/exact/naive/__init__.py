@@ -18,9 +18,11 @@ from stabmon.bench.exact.naive import (
     optimizer,
     output,
     training,
+    units,
     weights,
 )
 from stabmon.bench.exact.twin import Step, Twin
+from stabmon.catalog import ranks
 
 Values = Mapping[str, float]
 """Site -> value; NaN: not defined there."""
@@ -33,6 +35,7 @@ NAIVE: Mapping[str, Naive] = {
     **weights.NAIVE,
     **optimizer.NAIVE,
     **activations.NAIVE,
+    **units.NAIVE,
     **branches.NAIVE,
     **attention.NAIVE,
     **logits.NAIVE,
@@ -43,6 +46,7 @@ _CLOCK = "a clock's reading: a second one would be of another time"
 WITHOUT: Mapping[str, str] = {
     "step_seconds": _CLOCK,
     "monitor_seconds": _CLOCK,
+    **dict.fromkeys((row.name for row in ranks.TABLE), "between several processes; here there is one"),
     "activation_max_key": "holds activation_max and its channel, which are compared",
 }
 """Statistics that have no second computation, and why."""
