@@ -10,7 +10,11 @@ from stabmon.detectors.dead_layers import DeadLayers
 from stabmon.detectors.diverged import Diverged
 from stabmon.detectors.exploded import Exploded
 from stabmon.detectors.flat import Flat
+from stabmon.detectors.logit_drift import LogitDrift
+from stabmon.detectors.loss_shift import LossShift
 from stabmon.detectors.nonfinite import NonFinite
+from stabmon.detectors.precision import Precision
+from stabmon.detectors.rank_trouble import RankTrouble
 from stabmon.detectors.residual_blowup import ResidualBlowup
 from stabmon.detectors.spike import Spike
 from stabmon.records import Event, Finding, Snapshot
@@ -46,7 +50,20 @@ class Informed(Protocol):
 
 def default_detectors() -> list[Detector]:
     """A fresh one of each, worst failure first."""
-    return [NonFinite(), ContextStall(), ResidualBlowup(), DeadLayers()]
+    return [
+        NonFinite(),
+        Exploded(),
+        Diverged(),
+        LossShift(),
+        ContextStall(),
+        ResidualBlowup(),
+        DeadLayers(),
+        Precision(),
+        LogitDrift(),
+        RankTrouble(),
+        Flat(),
+        Spike(),
+    ]
 
 
 def loss_detectors() -> list[Detector]:

@@ -10,8 +10,13 @@ import numpy as np
 import pytest
 
 import stabmon.detectors
-from stabmon.catalog import STATISTICS
+from stabmon.catalog import STATISTICS, ranks
 from stabmon.detectors import Detector, default_detectors, loss_detectors
+from stabmon.detectors.diverged import Diverged
+from stabmon.detectors.exploded import Exploded
+from stabmon.detectors.flat import Flat
+from stabmon.detectors.loss_shift import LossShift
+from stabmon.detectors.spike import Spike
 from stabmon.records import Snapshot
 from tests.detectors.series import alerts_of, make_series
 
@@ -19,6 +24,7 @@ STORED = [name for name, row in STATISTICS.items() if row.formula is None]
 LAYERS = 4
 
 KINDS = list(dict.fromkeys(type(d) for d in (*default_detectors(), *loss_detectors())))
+OF_THE_LOSS = (Exploded, Diverged, LossShift, Flat, Spike)
 every_detector = pytest.mark.parametrize("make", KINDS, ids=lambda kind: kind.name)
 Make = Callable[[], Detector]
 
@@ -26,7 +32,9 @@ Make = Callable[[], Detector]
 def noisy_run(count: int, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     width = {name: 1 if STATISTICS[name].scope == "model" else LAYERS for name in STORED}
-    return {name: np.exp(rng.normal(0, 0.1, (count, width[name]))) for name in STORED}
+    rows = {name: np.exp(rng.normal(0, 0.1, (count, width[name]))) for name in STORED}
+    equal = {row.name: np.zeros((count, width[row.name])) for row in ranks.TABLE if row.name != "ranks_read"}
+    return rows | equal
 
 
 def sick_run(count: int = 150) -> list[Snapshot]:
@@ -43,20 +51,22 @@ def sick_run(count: int = 150) -> list[Snapshot]:
     for name, level in (("loss", 3.1), ("unigram_loss", 3.1), ("bigram_loss", 2.4), ("uniform_loss", 5.5)):
         rows[name] = np.full((count, 1), level)
     rows["loss"][119:120] = np.inf
+    rows["rank_weight_spread"][99:, 2] = 0.1
     return make_series(rows)
 
 
 def sick_loss(count: int = 1600) -> list[Snapshot]:
-    """Three failures of the loss in one: flat at 7 nats, a spike at step 1400, and 700 nats from 1500 on."""
-    loss = 7 * np.exp(np.random.default_rng(1).normal(0, 0.01, count))
+    """Four failures of the loss in one: flat at 7 nats, a spike at step 1400, and from 1500 on other data and 700 nats."""
+    loss, unigram = 7 * np.exp(np.random.default_rng(1).normal(0, 0.01, (2, count)))
     loss[:5] = [10, 9, 8, 7.5, 7.2]
     loss[1399:1405] *= 2
     loss[1499:] *= 100
-    return make_series({"loss": loss, "learning_rate": np.full(count, 1e-3)})
+    unigram[1499:] += 1
+    return make_series({"loss": loss, "learning_rate": np.full(count, 1e-3), "unigram_loss": unigram})
 
 
 def sick(make: Make) -> list[Snapshot]:
-    return sick_run() if make in {type(d) for d in default_detectors()} else sick_loss()
+    return sick_loss() if make in OF_THE_LOSS else sick_run()
 
 
 def unread(snapshot: Snapshot) -> Snapshot:
