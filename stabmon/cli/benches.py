@@ -118,3 +118,26 @@ def identity(
         identical = run(only, as_json)
     if not identical:
         raise typer.Exit(1)
+
+
+@bench.command()
+def detection(
+    tier: Annotated[
+        str, typer.Option(help="small (24 runs, 5 minutes on 2 cores) or full (an hour or two).")
+    ] = "small",
+    seeds: Annotated[str, typer.Option(help="test, or calibration: those that thresholds are chosen on.")] = "test",
+    runs: Annotated[
+        Path | None, typer.Option(help="Folder that keeps the recordings; what lies there is only judged again.")
+    ] = None,
+    train: Annotated[bool, typer.Option(help="Record what is missing in --runs, or judge only what is there.")] = True,
+    workers: Annotated[int | None, typer.Option(help="Processes; by default one for each core.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Page to write the tables to.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="SVG file to draw the leads to.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How early, how often and how wrongly the detectors speak, on small trainings that go well or wrong."""
+    with for_users():
+        with torch_needed("bench"):
+            from stabmon.bench.detection.command import Ask
+            from stabmon.bench.detection.command import detection as run
+        run(Ask(tier, seeds, runs, workers, train), as_json, markdown, picture)

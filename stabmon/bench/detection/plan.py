@@ -1,0 +1,67 @@
+"""Which trainings a tier is made of. Thresholds are chosen on calibration seeds; test seeds are only judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from stabmon.bench.detection.scenarios import SCENARIOS, Scenario
+
+TIERS = ("small", "full")
+SEEDS: Mapping[str, Sequence[int]] = {"calibration": (0, 1, 2), "test": (100, 101, 102)}
+"""Of the full tier, by part."""
+SMALL_SEEDS: Mapping[str, Sequence[int]] = {"calibration": (0,), "test": (100,)}
+
+SMALL: Mapping[str, int] = {
+    "stall-text": 150,
+    "stall-markov": 150,
+    "stall-text-8": 150,
+    "stall-markov-adamw": 150,
+    "stall-masked": 150,
+    "delayed-markov": 0,
+    "delayed-markov-warm": 0,
+    "healthy-text-deepnorm": 200,
+    "healthy-text-sgd": 200,
+    "healthy-markov-peri": 200,
+    "healthy-markov-deepnorm": 200,
+    "healthy-markov-plain": 0,
+    "healthy-digits-deepnorm": 200,
+    "floor-pre": 200,
+    "floor-post": 200,
+    "blow_up-markov-ramp": 0,
+    "blow_up-text-ramp": 0,
+    "attention-markov-fast": 0,
+    "spike-markov-10": 0,
+    "spike-text-odd": 320,
+    "data-text-shuffled": 240,
+    "data-markov-tokenizer": 240,
+    "schedule-drop-markov": 200,
+    "schedule-larger-batch": 200,
+}
+"""Scenarios of the small tier, and the steps they are cut to; 0: not cut."""
+
+Run = tuple[Scenario, int]
+"""With its seed."""
+
+
+def plan(tier: str, part: str) -> list[Run]:
+    """Longest first, so that no worker is left with a long one at the end.
+
+    ValueError: another tier or part.
+    """
+    if tier not in TIERS:
+        raise ValueError(f"tier is {tier!r}; give one of {', '.join(TIERS)}")
+    if part not in SEEDS:
+        raise ValueError(f"seeds is {part!r}; give one of {', '.join(SEEDS)}")
+    chosen, seeds = (SCENARIOS, SEEDS[part]) if tier == "full" else (small(), SMALL_SEEDS[part])
+    return sorted(((s, seed) for seed in seeds for s in chosen), key=lambda run: -run[0].steps * run[0].shape.layers)
+
+
+def small() -> tuple[Scenario, ...]:
+    """A cut run has a name of its own: in a folder of recordings it is another than the whole one."""
+    by_name = {scenario.name: scenario for scenario in SCENARIOS}
+    return tuple(_cut(by_name[name], steps) for name, steps in SMALL.items())
+
+
+def _cut(scenario: Scenario, steps: int) -> Scenario:
+    return replace(scenario, name=f"{scenario.name}-{steps}", steps=steps) if steps else scenario
