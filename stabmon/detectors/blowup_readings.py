@@ -98,7 +98,9 @@ class Growth:
     def add(self, step: int, clock: Clock, values: Array) -> None:
         n = values.astype(np.float64)
         logs = np.log(np.where(np.isfinite(n) & (n > 0), n, np.nan))
-        self._first = np.where(np.isnan(self._first), logs, self._first)
+        # After a resume the first value is not known; then growth in sight must do.
+        first = logs if step <= thresholds.FIRST_STEP else logs - log(thresholds.GROWN / thresholds.GROWN_IN_SIGHT)
+        self._first = np.where(np.isnan(self._first), first, self._first)
         self.long.add(log(clock.now), logs)
         self._short.add(step, logs)
         long, short = self.long.slope(), self._short.slope()
@@ -157,7 +159,10 @@ class Shocks:
         self._trail: deque[tuple[int, float]] = deque(maxlen=self.LAST)
 
     def read(self, snapshot: Snapshot) -> None:
-        change, trust = snapshot.scalar("output_change_kl"), snapshot.scalar("trust_ratio")
+        change = snapshot.scalar("output_change_kl")
+        if np.isnan(change) and np.isnan(snapshot.scalar("actual_loss_change")):
+            return  # nearly every step
+        trust = snapshot.scalar("trust_ratio")
         if np.isfinite(change):
             self.latest["output_change_kl"] = change
             if change > 0:

@@ -41,6 +41,7 @@ class ResidualBlowup:
         self._clock, self._shocks, self._headroom = Clock(), Shocks(), Headroom()
         self._growth = Growth(0)
         self._streams = stream(())
+        self._scores: Array = np.zeros(0, np.float32)
         self._step = 0
         self._share = float("nan")
         self._then: tuple[float, float] | None = None
@@ -49,29 +50,30 @@ class ResidualBlowup:
     def score(self, snapshot: Snapshot) -> Array:
         """float32[norm]."""
         values = snapshot["norm_input_msq"]
-        if len(values) != len(self._streams):
+        if len(values) != len(self._scores):
             self._growth = Growth(len(values))
             self._streams = stream(snapshot.layout.sites_of("norm_input_msq"))
+            self._scores = np.zeros(len(values), np.float32)
         self._clock.tick(snapshot)
         self._shocks.read(snapshot)
         if np.isfinite(values).any() and self._clock.now > 0:
-            self._step = snapshot.step
-            self._growth.add(snapshot.step, self._clock, values)
-            self._headroom.read(snapshot)
-            share = snapshot.scalar("context_share")
-            self._share = share if isfinite(share) else self._share
-            if not np.isfinite(self._growth.since).any():
-                self._then = None
-            elif self._then is None:
-                self._then = (self._clock.rate or 0.0, self._share)
-        return self._scores()
+            self._judge(snapshot, values)
+        return self._scores
 
-    def _scores(self) -> Array:
+    def _judge(self, snapshot: Snapshot, values: Array) -> None:
+        self._step = snapshot.step
+        self._growth.add(snapshot.step, self._clock, values)
+        self._headroom.read(snapshot)
+        share = snapshot.scalar("context_share")
+        self._share = share if isfinite(share) else self._share
+        if not np.isfinite(self._growth.since).any():
+            self._then = None
+        elif self._then is None:
+            self._then = (self._clock.rate or 0.0, self._share)
         score = np.nan_to_num(self._growth.exponent) / thresholds.EXPONENT
         hold = min(thresholds.HOLD_STEPS, thresholds.HOLD_SHARE * self._step)
         lasting = self._streams & (self._step - self._growth.since >= hold)
-        scores: Array = np.where(lasting, np.maximum(score, 1), np.clip(score, 0, 0.99)).astype(np.float32)
-        return scores
+        self._scores = np.where(lasting, np.maximum(score, 1), np.clip(score, 0, 0.99)).astype(np.float32)
 
     def explain(self, site: int) -> Finding:
         """How fast that norm's input grows, what updates do, and when it will break."""

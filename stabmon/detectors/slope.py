@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 
 def theil_sen(x: Floats, y: Floats) -> Floats:
@@ -13,12 +16,20 @@ def theil_sen(x: Floats, y: Floats) -> Floats:
     all pairs of readings (Sen 1968). NaN readings are left out; NaN where fewer than two are left. Takes two
     readings or more.
     """
-    first, second = np.triu_indices(len(x), 1)
-    slopes = (y[second] - y[first]) / (x[second] - x[first])[:, None]
+    first, second = _pairs(len(x))
+    columns = y.T
+    slopes = (columns[:, second] - columns[:, first]) / (x[second] - x[first])
     gaps = np.isnan(slopes)
-    if not gaps.any():  # numpy's nanmedian takes ten times as long
-        middle: Floats = np.median(slopes, axis=0)
-        return middle
-    missing = gaps.all(axis=0)
-    slopes[:, missing] = 0
-    return np.where(missing, np.nan, np.nanmedian(slopes, axis=0))
+    if not gaps.any():  # numpy's median takes three times as long, its nanmedian thirty times
+        half = slopes.shape[1] // 2
+        slopes.partition((half - 1, half), axis=1)
+        return slopes[:, half] if slopes.shape[1] % 2 else (slopes[:, half - 1] + slopes[:, half]) / 2
+    missing = gaps.all(axis=1)
+    slopes[missing] = 0
+    return np.where(missing, np.nan, np.nanmedian(slopes, axis=1))
+
+
+@lru_cache(64)
+def _pairs(count: int) -> tuple[Indices, Indices]:
+    first, second = np.triu_indices(count, 1)
+    return first, second

@@ -10,6 +10,8 @@ STEADY = 0.6
 WINDOW = 2.0
 SPACING = 1.03
 """The readings since half the run, 3 % apart. Chosen."""
+LONG_STEPS = 1000
+"""After a resume, of which less than half the run is remembered, the readings of that many steps. Chosen."""
 FIRST_STEP = 500
 """Chosen: log Z leaves ln V in the first hundreds of steps of every run."""
 TOGETHER = 0.5
