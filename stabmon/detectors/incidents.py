@@ -17,7 +17,10 @@ EXPLAINED_BY: Mapping[str, tuple[str, ...]] = {
     "spike": (*_LOSS, "residual_blowup"),
     "flat": (*_LOSS, "context_stall"),
     "context_stall": _LOSS,
+    "dead_layers": ("context_stall",),
     "residual_blowup": ("nonfinite",),
+    "precision": ("nonfinite", "residual_blowup"),
+    "logit_drift": ("nonfinite", "context_stall", "residual_blowup"),
 }
 """Symptom -> causes. Of two that see the same, the more severe alert is told, at the same severity the cause's. So no
 circles: of two detectors, one is the cause."""

@@ -15,6 +15,7 @@ from stabmon.detectors import Detector, default_detectors, loss_detectors
 from stabmon.detectors.diverged import Diverged
 from stabmon.detectors.exploded import Exploded
 from stabmon.detectors.flat import Flat
+from stabmon.detectors.logit_drift import LogitDrift
 from stabmon.detectors.loss_shift import LossShift
 from stabmon.detectors.spike import Spike
 from stabmon.records import Snapshot
@@ -52,21 +53,27 @@ def sick_run(count: int = 150) -> list[Snapshot]:
         rows[name] = np.full((count, 1), level)
     rows["loss"][119:120] = np.inf
     rows["rank_weight_spread"][99:, 2] = 0.1
+    rows["activation_max"] = np.full((count, LAYERS), 3e4)
+    rows["range_used"] = np.log(rows["activation_max"] / 65504)
     return make_series(rows)
 
 
 def sick_loss(count: int = 1600) -> list[Snapshot]:
-    """Four failures of the loss in one: flat at 7 nats, a spike at step 1400, and from 1500 on other data and 700 nats."""
+    """Four failures of the loss in one: flat at 7 nats, a spike at step 1400, and from 1500 on other data and 700 nats;
+    and a log Z that drifts off."""
+    log_z = 0.05 * np.arange(1, count + 1)
     loss, unigram = 7 * np.exp(np.random.default_rng(1).normal(0, 0.01, (2, count)))
     loss[:5] = [10, 9, 8, 7.5, 7.2]
     loss[1399:1405] *= 2
     loss[1499:] *= 100
     unigram[1499:] += 1
-    return make_series({"loss": loss, "learning_rate": np.full(count, 1e-3), "unigram_loss": unigram})
+    return make_series(
+        {"loss": loss, "learning_rate": np.full(count, 1e-3), "unigram_loss": unigram, "log_z_msq": log_z**2}
+    )
 
 
 def sick(make: Make) -> list[Snapshot]:
-    return sick_loss() if make in OF_THE_LOSS else sick_run()
+    return sick_loss() if make in (*OF_THE_LOSS, LogitDrift) else sick_run()
 
 
 def unread(snapshot: Snapshot) -> Snapshot:

@@ -1,0 +1,90 @@
+"""Rises of the loss over its trend, one at a time: when one begins, how high it is, when it is over."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import log, nan
+
+from stabmon.detectors.spike_readings import Quick, Slow
+from stabmon.detectors.thresholds import loss as thresholds
+
+
+class Rise:
+    """One that is not over: the level it left, the rise at which it is told, and its highest point. All in ln loss."""
+
+    def __init__(self, since: int, level: float, size: float, top: float) -> None:
+        self.since = since
+        self.level = level
+        self.size = size
+        self.top = top
+        self.points = 1
+
+    def lasts(self, z: float) -> bool:
+        self.points += 1
+        self.top = max(self.top, z)
+        return z - self.level > self.size / 2
+
+
+class Rises:
+    """Nothing is learnt from a rise while it lasts; after 64 points it is the new level. 64 points after a known change
+    are learnt from and not judged.
+    """
+
+    def __init__(self) -> None:
+        self._rate = nan
+        self._start()
+
+    def _start(self) -> None:
+        self.open: Rise | None = None
+        self._step = -1
+        self._steps: deque[int] = deque(maxlen=thresholds.SPIKE_LAST)
+        self._muted = 0
+        self._slow, self._quick = Slow(), Quick()
+
+    def change(self) -> None:
+        """Another level or noise is no news from here on."""
+        self._muted = thresholds.CHANGE_POINTS
+
+    def see(self, step: int, z: float, rate: float, keep: bool = False) -> float:
+        """The weaker of evidence and size, in units of what opens a rise, and 1 or more while one is open.
+
+        z = ln loss; `rate`, the learning rate: a jump of it is a known change. `keep`: it is never the new level.
+        """
+        if step < self._step:
+            self._start()  # a restart: another run begins in the same log
+        self._step = step
+        self._steps.append(step)
+        if rate > 0:
+            if abs(log(rate / self._rate)) > thresholds.CHANGE:
+                self.change()
+            self._rate = rate
+        return self._judge_open(self.open, z, keep) if self.open else self._judge(z)
+
+    def _judge_open(self, rise: Rise, z: float, keep: bool) -> float:
+        old = rise.points >= thresholds.SPIKE_POINTS and not keep
+        if rise.lasts(z) and not old:
+            return max((z - rise.level) / rise.size, 1.0)
+        if old:
+            self._slow, self._quick = Slow(), Quick()
+        self.open = None
+        self._slow.forget()
+        return 0.0
+
+    def _judge(self, z: float) -> float:
+        score = 0.0
+        if self._muted:
+            self._muted -= 1
+        elif self._step >= thresholds.EARLY_STEPS:
+            score = self._weigh(z)
+        if self.open is None:
+            self._slow.push(z)
+            self._quick.push(z)
+        return score
+
+    def _weigh(self, z: float) -> float:
+        slow, quick = self._slow.weigh(self._step, z), self._quick.weigh(z)
+        if slow >= 1:
+            self.open = Rise(self._steps[0], self._slow.level, self._slow.size, z)
+        elif quick >= 1:
+            self.open = Rise(self._step, self._slow.level, self._quick.size, z)
+        return max(slow, quick, 0.0)

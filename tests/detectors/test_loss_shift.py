@@ -1,0 +1,184 @@
+"""Other data, an update that was too large, one batch again and again: told apart where the loss alone cannot."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from stabmon.detectors.alarm import Alarm
+from stabmon.detectors.loss_shift import LossShift
+from stabmon.records import BATCH_SIZE, Alert, Event
+from tests.detectors.losses import Floats, learning
+from tests.detectors.series import alerts_of, make_series, told
+
+COUNT, AT = 400, 250
+"""`AT`: index of the first step (251) that is touched."""
+AFTER = slice(AT, None)
+
+
+def run(seed: int = 0) -> dict[str, Floats]:
+    """A small language model on text: batches of 256 tokens, its probe every 50 steps."""
+    rng = np.random.default_rng(seed)
+    batch = rng.normal(0, 0.1, COUNT)
+    every = np.where(np.arange(1, COUNT + 1) % 50 == 0, 1.0, np.nan)
+    return {
+        "loss": learning(COUNT, 0.0, first=5.6, last=1.5) + 0.5 * batch + rng.normal(0, 0.03, COUNT),
+        "unigram_loss": 3.1 + batch,
+        "bigram_loss": 2.4 + 0.8 * batch + 2 / np.arange(1, COUNT + 1),
+        "output_change_kl": every * 8e-3,
+        "predicted_loss_change": every * -1e-2,
+        "actual_loss_change": every * -0.9e-2,
+        "update_sq": np.exp(rng.normal(0, 0.1, COUNT)),
+    }
+
+
+def alerts(rows: dict[str, Floats]) -> list[Alert]:
+    return alerts_of(LossShift(), make_series(rows))
+
+
+def said(rows: dict[str, Floats]) -> Sequence[tuple[int, str]]:
+    return told(alerts(rows))
+
+
+def test_shuffled_labels_are_a_data_fault_at_the_second_step_and_critical_at_the_eighth() -> None:
+    """What follows what is lost (bigram), how common each token is stays (unigram)."""
+    rows = run()
+    rows["loss"][AFTER] += 3.0
+    rows["bigram_loss"][AFTER] += 2.0
+    first, second = alerts(rows)
+    assert [(a.step, a.severity) for a in (first, second)] == [(252, "warning"), (259, "critical")]
+    assert first.since == 252
+    assert first.evidence["data_fault"] == 1.0
+    assert first.evidence["bigram_loss_before"] == pytest.approx(2.4, abs=0.05)
+    assert first.ruled_out == ("an update that was too large (KL 0.008, trust ratio 0.9)",)
+
+
+def test_a_loss_of_five_times_its_level_is_critical_at_once() -> None:
+    rows = run()
+    rows["loss"][AFTER] += 8.0
+    rows["bigram_loss"][AFTER] += 2.0
+    assert said(rows) == [(252, "critical")]
+
+
+def test_another_tokenizer_moves_both_baselines() -> None:
+    rows = run()
+    for name in ("loss", "unigram_loss", "bigram_loss"):
+        rows[name][AFTER] += 3.0
+    assert [severity for _, severity in said(rows)] == ["warning", "critical"]
+
+
+def test_inputs_that_go_wrong_are_told_by_ordinary_updates_and_a_loss_above_the_unigram_loss() -> None:
+    rows = run()
+    rows["loss"][AFTER] += 3.0
+    first, second = alerts(rows)
+    assert [(a.step, a.severity) for a in (first, second)] == [(252, "warning"), (259, "critical")]
+    assert first.evidence["data_fault"] == 1.0
+
+
+def test_other_text_that_the_model_still_knows_something_of_is_a_warning_at_most() -> None:
+    rows = run()
+    rows["loss"][AFTER] += 0.8
+    rows["unigram_loss"][AFTER] += 0.8
+    assert "critical" not in dict(said(rows)).values()
+    assert said(rows)[0] == (252, "warning")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"output_change_kl": 1.8},
+        {"actual_loss_change": 0.4e-2},
+        {"update_sq": 900.0},
+    ],
+    ids=lambda odd: next(iter(odd)),
+)
+def test_the_same_rise_after_an_odd_update_is_no_data_fault_and_told_when_it_has_lasted_12_points(
+    odd: dict[str, float],
+) -> None:
+    rows = run()
+    rows["loss"][AFTER] += 3.0
+    for name, value in odd.items():
+        rows[name][AT - 1] = value
+    first, *_ = alerts(rows)
+    assert (first.step, first.severity, first.evidence["data_fault"]) == (263, "warning", 0.0)
+    assert first.ruled_out == ("other data (the baseline losses have not moved)",)
+
+
+def test_a_rise_that_is_over_within_12_points_is_left_to_spike() -> None:
+    rows = run()
+    rows["loss"][AT : AT + 11] += 1.0
+    assert said(rows) == []
+
+
+@pytest.mark.parametrize("sick", [1, 0])
+def test_one_odd_batch_is_silent_even_if_the_loss_needs_nine_steps_to_recover(sick: int) -> None:
+    rows = run()
+    rows["loss"][AT] += 8.0
+    rows["loss"][AT : AT + 9] += 0.4 * sick
+    for name in ("unigram_loss", "bigram_loss"):
+        rows[name][AT] += 3.0
+    assert said(rows) == []
+
+
+def test_a_data_fault_stays_open_until_the_loss_is_back() -> None:
+    rows = run()
+    rows["loss"][AT : AT + 100] += 3.0
+    rows["bigram_loss"][AT : AT + 100] += 2.0
+    assert [what for _, what in said(rows)] == ["warning", "critical", "cleared"]
+    assert said(rows)[-1][0] == 360
+
+
+def test_one_batch_again_and_again_is_told_after_12_repeats_and_critical_after_24() -> None:
+    rows = run()
+    t = np.arange(COUNT - AT)
+    rows["unigram_loss"][AFTER] = 3.15 - 5e-4 * t
+    rows["loss"][AFTER] = 1.7 * np.exp(-t / 30)
+    first, second = alerts(rows)
+    assert [(a.step, a.severity, a.since) for a in (first, second)] == [(263, "warning", 252), (275, "critical", 252)]
+    assert first.evidence["data_fault"] == 1.0
+
+
+def test_a_training_on_one_batch_from_the_start_is_silent() -> None:
+    rows = run()
+    rows["unigram_loss"] = 3.15 + 1 / np.arange(1, COUNT + 1)
+    assert said(rows) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_healthy_run_is_silent(seed: int) -> None:
+    assert said(run(seed)) == []
+
+
+def test_another_batch_size_explains_a_rise() -> None:
+    rows = run()
+    rows["loss"][AFTER] += 3.0
+    alarm, found = Alarm(LossShift(), "run"), []
+    for snapshot in make_series(rows):
+        if snapshot.step == AT + 1:
+            alarm.notice(Event(AT + 1, 0.0, BATCH_SIZE, {}))
+        found += alarm.judge(snapshot)
+    assert found == []
+
+
+def test_without_baselines_it_is_silent() -> None:
+    rows = run()
+    rows["loss"][AFTER] += 3.0
+    unread = {**rows, "unigram_loss": np.full(COUNT, np.nan), "bigram_loss": np.full(COUNT, np.nan)}
+    assert said(unread) == []
+    assert said({name: rows[name] for name in ("loss", "update_sq")}) == []
+
+
+def test_readings_that_are_missing_in_between_change_nothing() -> None:
+    rows = run()
+    rows["loss"][AFTER] += 3.0
+    rows["bigram_loss"][AFTER] += 2.0
+    holes = {name: np.insert(values, [100, 200, 251], np.nan) for name, values in rows.items()}
+    assert [(step - 3, what) for step, what in said(holes)] == said(rows)
+
+
+def test_a_constant_added_to_all_losses_changes_nothing_but_the_rise_in_units_of_the_loss() -> None:
+    rows = run()
+    rows["loss"][AFTER] += 3.0
+    rows["bigram_loss"][AFTER] += 2.0
+    shifted = {name: values + 1 * name.endswith("loss") for name, values in rows.items()}
+    assert said(shifted) == said(rows)
