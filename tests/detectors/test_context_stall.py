@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stabmon.detectors.alarm import Alarm
 from stabmon.detectors.context_stall import ContextStall
 from stabmon.records import Alert, Snapshot
 from tests.detectors.series import alerts_of, make_series, told
@@ -155,9 +156,17 @@ def test_a_failed_escape_from_1e_8_is_never_called_resolving() -> None:
     assert said(a_run(share)) == [(19, "warning"), (47, "critical")]
 
 
-def test_a_frozen_plateau_is_a_warning_for_good() -> None:
+def test_a_frozen_plateau_is_a_warning_for_good_and_says_so_when_it_is_first_seen_frozen() -> None:
     share = along({1: 0.5, 20: 5e-5, 400: 5.5e-5})
     assert said(a_run(share)) == [(20, "warning")]
+    detector = ContextStall()
+    for snapshot in a_run(share)[:200]:
+        detector.score(snapshot)
+    frozen = detector.explain(0)
+    assert frozen.severity == "warning"
+    assert frozen.action.startswith("is stuck: every token gets the same answer since step 19, no more and no less so.")
+    assert "neither falls nor grows back" in frozen.cause
+    assert abs(frozen.evidence["context_share_slope"]) < 0.002
 
 
 def test_without_targets_it_warns_and_says_that_it_does_not_know() -> None:
@@ -167,6 +176,28 @@ def test_without_targets_it_warns_and_says_that_it_does_not_know() -> None:
     )
     assert told(alerts) == [(12, "warning")]
     assert "unknown" in alerts[0].cause
+
+
+def test_targets_that_are_no_sequence_are_warned_of_and_told_apart_from_none() -> None:
+    """Classes, or masked tokens: there is a unigram loss, and no bigram's."""
+    alerts = alerts_of(ContextStall(), a_run(along(POST_LN), bigram_loss=np.full(400, NAN)))
+    assert told(alerts) == [(12, "warning")]
+    assert "unknown (the targets are no sequence" in alerts[0].cause
+
+
+def test_what_was_ruled_out_is_what_was_read() -> None:
+    grads = np.tile(np.logspace(-6, 0, 8), (400, 1))  # norms from 1e-3 to 1
+    alert = alerts_of(ContextStall(), a_run(along(POST_LN), grad_sq=grads))[0]
+    assert alert.ruled_out == (
+        "nothing to learn: the left neighbour is worth 0.70 nats",
+        "learning: the loss is +0.24 nats from the unigram loss",  # the median of steps 4 to 12: 2.5 exp(-7/3) above
+        "pretrained weights: the first loss was +2.50 nats from it",
+        "a dip that passes: the lowest block's gradient is 1.0e-03 of the highest's",
+        "a plateau that ends: ln s moves by -0.734 a step",
+    )
+    nothing = np.full(400, NAN)
+    alert = alerts_of(ContextStall(), a_run(along(POST_LN), unigram_loss=nothing, bigram_loss=nothing))[0]
+    assert [phrase.split(":")[0] for phrase in alert.ruled_out] == ["a plateau that ends"]
 
 
 def test_a_gradient_that_reaches_the_lowest_block_delays_the_warning_by_25_steps_and_keeps_it_from_critical() -> None:
@@ -218,9 +249,31 @@ def test_where_dropout_holds_the_training_share_up_the_probe_tells() -> None:
 
 def test_a_run_that_had_learnt_and_collapses_is_sent_back_to_a_checkpoint() -> None:
     loss = np.interp(np.arange(1, 401), [1, 100, 200, 205, 400], [3.1, 2.2, 2.0, 3.1, 3.1])
-    alert = alerts_of(ContextStall(), a_run(along({1: 0.5, 200: 0.5, 220: 1e-6, 400: 1e-7}), loss=loss))[0]
+    alert, critical = alerts_of(ContextStall(), a_run(along({1: 0.5, 200: 0.5, 220: 1e-6, 400: 1e-7}), loss=loss))
+    assert [(a.step, a.severity) for a in (alert, critical)] == [(211, "warning"), (241, "critical")]
     assert alert.headline.startswith("run has lost what it had learnt")
     assert f"Go back to a checkpoint before step {alert.since}" in alert.action
+
+
+def test_a_run_that_had_learnt_and_is_back_within_thirty_steps_is_not_critical() -> None:
+    """A spike that heals by itself."""
+    loss = np.interp(np.arange(1, 401), [1, 100, 200, 205, 220, 240, 400], [3.1, 2.2, 2.0, 5.0, 3.1, 2.2, 2.0])
+    share = along({1: 0.5, 200: 0.5, 205: 1e-5, 220: 1e-4, 235: 0.1, 400: 0.5})
+    assert "critical" not in dict(said(a_run(share, loss=loss))).values()
+
+
+def test_the_last_2000_steps_are_all_it_needs_to_go_on_after_a_stop() -> None:
+    """It falls back at step 2,100, and is stopped before, amid and after its warning."""
+    loss = np.interp(np.arange(1, 2401), [1, 100, 2100, 2105], [3.1, 2.2, 2.0, 3.2])
+    run = a_run(along({1: 0.5, 2100: 0.5, 2120: 1e-6, 2400: 1e-7}, 2400), loss=loss)
+    whole = alerts_of(ContextStall(), run)
+    assert told(whole) == [(2111, "warning"), (2141, "critical")]
+    for stop in (2050, 2108, 2125, 2200):
+        judge = Alarm(ContextStall(), "run").judge
+        for snapshot in run[stop - 2000 : stop]:
+            judge(snapshot)
+        went_on = [alert for snapshot in run[stop:] for alert in judge(snapshot)]
+        assert went_on == [alert for alert in whole if alert.step > stop]
 
 
 def test_it_clears_once_the_share_has_been_back_for_ten_steps() -> None:
