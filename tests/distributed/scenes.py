@@ -19,6 +19,7 @@ from tests.alerts_at import AlertsAt
 from tests.trainings import STEPS, Batch, Keep, Network, adamw, loader, watched
 
 Seen = dict[str, Any]
+READ = ("loss", "norm_gain", "grad_sq", "ranks_read", "ranks_lost", "rank_weight_spread", "rank_grad_spread")
 
 
 class Heard(logging.Handler):
@@ -56,9 +57,10 @@ def train(
     if monitor:
         monitor.close()
     logging.getLogger("stabmon").removeHandler(heard)
-    values = [{s: snapshot[s].tolist() for s in ("loss", "norm_gain", "grad_sq")} for snapshot in sink.snapshots]
+    values = [{s: snapshot[s].tolist() for s in READ} for snapshot in sink.snapshots]
     events = [(event.kind, dict(event.detail)) for event in sink.events]
-    return {"values": values, "events": events, "said": heard.lines, "end": held(model)}
+    alerts = [] if monitor is None else list(monitor.alerts)
+    return {"values": values, "events": events, "said": heard.lines, "end": held(model), "alerts": alerts}
 
 
 def parts(batch: Batch, rank: int, micro: int) -> list[Batch]:
@@ -183,9 +185,26 @@ def fsdp1(folder: Path) -> Seen:
     return train(FullyShardedDataParallel(Network(), device_id=torch.device("cpu")), folder, {})
 
 
+def a_weight_changes(folder: Path) -> Seen:
+    """On rank 1 alone, before step 3: as a damaged memory would."""
+    model = ddp()
+
+    def meanwhile(step: int, monitor: Any) -> None:
+        if step == 3 and distributed.get_rank() == 1:
+            with torch.no_grad():
+                model.module.head.weight[0, 0] += 0.1
+
+    return train(model, folder, {}, meanwhile)
+
+
+def nothing_is_averaged(folder: Path) -> Seen:
+    """Both ranks start from the same weights, and nobody has wrapped them."""
+    return train(Network(), folder, {})
+
+
 SCENES = (
-    a_tap_fails, a_part_is_lost, a_monitor_fails, a_monitor_fails_at_once, one_is_disabled, settings_differ, one_reacts,
-    uneven, identity, fsdp1, one_has_no_monitor,
+    a_weight_changes, nothing_is_averaged, a_tap_fails, a_part_is_lost, a_monitor_fails, a_monitor_fails_at_once,
+    one_is_disabled, settings_differ, one_reacts, uneven, identity, fsdp1, one_has_no_monitor,
 )  # fmt: skip
 
 

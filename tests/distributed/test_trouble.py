@@ -20,9 +20,15 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Scenes:
     return on_ranks(2, tmp_path_factory.mktemp("scenes") / "ranks", all_scenes)
 
 
-def values(scenes: Scenes, scene: str, statistic: str) -> list[float]:
-    """Of rank 0, at the first site, step by step."""
-    return [row[statistic][0] for row in scenes[0][scene]["values"]]
+def values(scenes: Scenes, scene: str, statistic: str, site: int = 0) -> list[float]:
+    """Of rank 0, at that site, step by step."""
+    return [row[statistic][site] for row in scenes[0][scene]["values"]]
+
+
+def alerts(scenes: Scenes, scene: str) -> list[tuple[str, int, str, str]]:
+    """Of ranks: (severity, step, site, cause)."""
+    found = [alert for alert in scenes[0][scene]["alerts"] if alert.detector == "rank_trouble"]
+    return [(alert.severity, alert.step, alert.site, alert.cause) for alert in found]
 
 
 def read(found: list[float]) -> list[bool]:
@@ -38,6 +44,39 @@ def test_a_tap_that_fails_on_one_rank_leaves_the_others_values_and_is_told(scene
     failures = [detail for kind, detail in scenes[0]["a_tap_fails"]["events"] if kind == "part_failed"]
     assert failures == [{"part": "norms", "error": "on another rank"}]
     assert said(scenes, 1, "a_tap_fails", "norms failed at step 3 and is dropped")
+
+
+def test_copies_under_ddp_are_equal_bit_for_bit_while_a_rank_of_which_not_all_is_read_is_counted(
+    scenes: Scenes,
+) -> None:
+    for statistic in ("rank_weight_spread", "rank_grad_spread"):
+        spreads = [row[statistic] for row in scenes[0]["a_tap_fails"]["values"]]
+        assert spreads == [[0.0] * len(spreads[0])] * STEPS
+    assert values(scenes, "a_tap_fails", "ranks_lost") == [0, 0, 1, 1, 1]
+    assert values(scenes, "a_tap_fails", "ranks_read") == [2, 2, 1, 1, 1]
+    assert [found[:2] for found in alerts(scenes, "a_tap_fails")] == [("warning", 4)]
+
+
+def test_a_weight_that_changes_on_one_rank_is_critical_two_readings_later(scenes: Scenes) -> None:
+    spread = values(scenes, "a_weight_changes", "rank_weight_spread", site=-1)
+    assert spread[:2] == [0, 0]
+    assert all(1e-6 < later < 0.1 for later in spread[2:])
+    assert values(scenes, "a_weight_changes", "rank_grad_spread", site=-1) == [0] * STEPS
+    ((severity, step, site, cause),) = alerts(scenes, "a_weight_changes")
+    assert (severity, step, site) == ("critical", 4, "head")
+    assert cause.startswith("Gradients are averaged")
+
+
+def test_ranks_that_average_no_gradients_are_critical_at_step_3(scenes: Scenes) -> None:
+    assert values(scenes, "nothing_is_averaged", "rank_weight_spread")[0] == 0
+    assert min(values(scenes, "nothing_is_averaged", "rank_grad_spread")) > 1e-3
+    ((severity, step, _, cause),) = alerts(scenes, "nothing_is_averaged")
+    assert (severity, step) == ("critical", 3)
+    assert "not averaged" in cause
+
+
+def test_a_sharded_model_has_no_copies_to_compare(scenes: Scenes) -> None:
+    assert [row["rank_weight_spread"] for row in scenes[0]["a_part_is_lost"]["values"]] == [[]] * STEPS
 
 
 def test_sums_of_sharded_gradients_end_when_a_rank_has_lost_its_part(scenes: Scenes) -> None:
