@@ -10,6 +10,7 @@ import numpy as np
 from stabmon.catalog import Array
 from stabmon.detectors.level import log_loss, of_the_model
 from stabmon.detectors.slope import Floats
+from stabmon.detectors.stall_readings import Task
 from stabmon.detectors.thresholds import loss as thresholds
 from stabmon.records import Finding, Severity, Snapshot
 
@@ -31,13 +32,14 @@ class Exponent:
 class Flat:
     """Critical where the loss starts at 6 to 20 nats, is still above 55 % of that after 20 points and 1,000 steps, and
     does not fall that one could tell; info where any loss falls as step^-.02 or slower over 100 points and 1,000 steps,
-    and once it falls again.
+    and once it falls again. Where the unigram loss is known, any loss that is no better is a warning at least; a lower
+    one, weights that had learnt before, and targets that do not depend on each other are an info at most.
 
     Score: 1 or 0. Looks again when the run is 10 % longer.
     """
 
     name = "flat"
-    needs: tuple[str, ...] = ("loss",)
+    needs: tuple[str, ...] = ("loss", "unigram_loss", "bigram_loss", "pretrained")
 
     def __init__(self) -> None:
         self._start()
@@ -54,6 +56,7 @@ class Flat:
         self._since = 0
         self._found = Exponent(0.0, inf, 0.0)
         self._dropping = False
+        self._task = Task()
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]."""
@@ -63,6 +66,7 @@ class Flat:
                 self._start()  # a restart: another run begins in the same log
             self._step = snapshot.step
             self._keep(z)
+            self._task.read(snapshot)
             if self._points >= self._look_at:
                 self._look_at = int(self._points * thresholds.FLAT_AGAIN) + 1
                 self._look()
@@ -104,8 +108,11 @@ class Flat:
         stuck = stuck and found.beta - 2 * found.error < thresholds.FLAT_SLOWEST
         if self._step < thresholds.FLAT_STEPS:
             return None
-        if complete and stuck:
-            return "critical"
+        if complete and not self._task.quiet:
+            if stuck:
+                return "critical"
+            if isfinite(self._task.excess):
+                return "warning"
         return "info" if self._points >= thresholds.SITS_POINTS else None
 
     def explain(self, site: int) -> Finding:
@@ -118,26 +125,23 @@ class Flat:
             "first_loss": first,
             "loss_exponent": beta,
             "standard_error": self._found.error,
+            **({"loss_above_unigram": self._task.excess} if isfinite(self._task.excess) else {}),
         }
         if self._dropping:
             action = f"has left its plateau: the loss falls again, as step^{-beta:.2f}. Let it run"
             return Finding("info", action, "It was flat before.", _NOTHING, evidence, since)
         sits = f"the loss sits at {level:.4g} since about step {since} and falls as step^{-beta:.2f}"
         if self._verdict == "info":
-            action = f"is flat: {sits}. Compare it with the base rate, what a model that ignores its input would score"
-            return Finding(
-                "info",
-                action,
-                "It has converged, or it is stuck; the loss alone cannot tell.",
-                _COMPARE,
-                evidence,
-                since,
-            )
+            return Finding("info", f"is flat: {sits}. {self._compared}", self._which, _COMPARE, evidence, since)
+        known = isfinite(self._task.excess)
+        where = "what the token frequencies alone score" if known else f"{level / first:.0%} of where it began"
         return Finding(
-            severity="critical",
-            action=f"is not learning: {sits}, {level / first:.0%} of where it began. Stop it and restart with a third "
+            severity=self._verdict,
+            action=f"is not learning: {sits}, {where}. Stop it and restart with a third "
             "of the learning rate or a longer warm-up; every further step is lost",
-            cause="A loss that begins at ln(classes) or ln(vocabulary) and stays near it has learnt how common each "
+            cause="It has learnt how common each answer is, and nothing else."
+            if known
+            else "A loss that begins at ln(classes) or ln(vocabulary) and stays near it has learnt how common each "
             "answer is, and nothing else.",
             remedies=(
                 "Restart with a third of the learning rate, or with a longer warm-up.",
@@ -147,6 +151,21 @@ class Flat:
             evidence=evidence,
             since=since,
         )
+
+    @property
+    def _compared(self) -> str:
+        if self._task.learns:
+            better = f"{-self._task.excess:.2f} nats better than the token frequencies alone"
+            return f"It is {better}; stop it if that is enough"
+        if self._task.pointless:
+            return "The left neighbour is worth nothing either: look whether there is anything to learn"
+        return "Compare it with the base rate, what a model that ignores its input would score"
+
+    @property
+    def _which(self) -> str:
+        if self._task.learns:
+            return "It has converged, or goes on very slowly."
+        return "It has converged, or it is stuck; the loss alone cannot tell."
 
 
 _NOTHING = ("Let it run.",)

@@ -131,7 +131,8 @@ class LossShift:
         return Finding(
             severity="warning",
             action=f"has lost a part of what it had learnt: the loss went from {level:.4g} to {now:.4g} at step "
-            f"{since} and stays there. Go back to a checkpoint before step {since} unless it falls again within some 50 points",
+            f"{since} and stays there. Go back to a checkpoint before step {since}, unless it falls again within "
+            "some 50 points",
             cause="Updates were too large for where the run was; the data are what they were.",
             remedies=(
                 f"Roll back to a checkpoint before step {since}, and go on at a third of the learning rate.",

@@ -88,3 +88,30 @@ def test_its_memory_does_not_grow_with_the_run_and_its_verdict_stays() -> None:
 @pytest.mark.parametrize("scale", [0.9, 1.1])
 def test_a_scale_that_keeps_the_start_within_6_to_20_nats_changes_nothing(scale: float) -> None:
     assert said(scale * plateau(1500, 7.2)) == said(plateau(1500, 7.2))
+
+
+def known(loss: Floats, unigram: float, gap: float, pretrained: float = 0) -> list[tuple[int, str]]:
+    """With what the frequencies alone would score, and what the left neighbour is worth."""
+    ones = np.ones(len(loss))
+    rows = {"loss": loss, "unigram_loss": unigram * ones, "bigram_loss": (unigram - gap) * ones}
+    return told(alerts_of(Flat(), make_series({**rows, "pretrained": pretrained * ones})))
+
+
+@pytest.mark.parametrize(
+    ("first", "level", "unigram", "gap", "pretrained", "worst"),
+    [
+        (11.0, 7.2, 7.2, 1.5, 0, "critical"),
+        (5.5, 3.1, 3.1, 0.7, 0, "warning"),
+        (11.0, 7.2, 7.9, 1.5, 0, "info"),
+        (11.0, 7.2, 7.2, 0.0, 0, "info"),
+        (11.0, 7.2, 7.2, 1.5, 1, "info"),
+        (2.5, 2.3, 2.3, np.nan, 0, "warning"),
+    ],
+    ids=["stuck", "stuck bytes", "below the unigram loss", "nothing to learn", "pretrained", "stuck classes"],
+)
+def test_the_unigram_loss_decides_where_it_is_known(
+    first: float, level: float, unigram: float, gap: float, pretrained: float, worst: str
+) -> None:
+    ((step, severity), *_) = known(plateau(1500, level, first), unigram, gap, pretrained)
+    assert severity == worst
+    assert 1000 <= step <= 1200
