@@ -42,15 +42,15 @@ class LogitDrift:
         return np.full(len(snapshot["log_z_msq"]), self._score, np.float32)
 
     def _judge(self) -> float:
-        size = self._trail.last[0]
-        if size < thresholds.LEVEL:
-            return min(0.99, float(size) / thresholds.LEVEL)
         places, levels = self._trail.places, self._trail.values[:, 0]
+        size = float(np.median(levels[-3:]))
+        if size < thresholds.LEVEL:
+            return size / thresholds.LEVEL
         half = places[-1] - places[0] >= log(thresholds.WINDOW) - 2 * log(thresholds.SPACING)
         if not half and exp(places[-1]) - exp(places[0]) < thresholds.LONG_STEPS:
             return 0.0
         grown = _fitted_growth(places, levels) / log(thresholds.GROWTH)
-        return float(max(0.0, min(size / thresholds.LEVEL, grown, _kendall(levels) / thresholds.STEADY)))
+        return max(0.0, min(size / thresholds.LEVEL, grown, _kendall(levels) / thresholds.STEADY))
 
     def explain(self, site: int) -> Finding:
         """How large log Z is, how fast it grows, and whether all logits move together."""

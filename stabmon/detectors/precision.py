@@ -40,11 +40,7 @@ class _Lasting:
     @property
     def score(self) -> float:
         """1 or more: for long enough."""
-        if not self._recent:
-            return 0.0
-        full = len(self._recent) == self._recent.maxlen
-        score = min(self._recent) / self._limit
-        return score if full else min(score, 0.99)
+        return min(self._recent) / self._limit if len(self._recent) == self._recent.maxlen else 0.0
 
 
 class Precision:
