@@ -10,6 +10,7 @@ from stabmon.detectors.dead_layers import DeadLayers
 from stabmon.detectors.diverged import Diverged
 from stabmon.detectors.exploded import Exploded
 from stabmon.detectors.flat import Flat
+from stabmon.detectors.gradient_spike import GradientSpike
 from stabmon.detectors.logit_drift import LogitDrift
 from stabmon.detectors.loss_shift import LossShift
 from stabmon.detectors.nonfinite import NonFinite
@@ -17,6 +18,7 @@ from stabmon.detectors.precision import Precision
 from stabmon.detectors.rank_trouble import RankTrouble
 from stabmon.detectors.residual_blowup import ResidualBlowup
 from stabmon.detectors.spike import Spike
+from stabmon.detectors.update_shock import UpdateShock
 from stabmon.records import Event, Finding, Snapshot
 
 
@@ -57,6 +59,8 @@ def default_detectors() -> list[Detector]:
         LossShift(),
         ContextStall(),
         ResidualBlowup(),
+        UpdateShock(),
+        GradientSpike(),
         DeadLayers(),
         Precision(),
         LogitDrift(),

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 
+import numpy as np
+
+from stabmon.detectors.rings import Floats, Rings, Rows
 from stabmon.detectors.window import Window
 
 POWERS = (0.05, 0.1, 0.2, 0.4)
@@ -19,6 +22,13 @@ LEAST = 64
 """Values before the first bet."""
 CLIP = 3.0
 CORRELATION = 0.95
+STREAM_WINDOW = 128
+"""WINDOW of each of many streams, most of which have a value in every tenth step only."""
+RENEWED = 16
+"""Values of a stream after which the bound that its values are clipped at is computed again."""
+TINY = 1e-300
+MOST = 1e12
+"""R of a stream is held here: what it would be beyond changes no decision."""
 
 
 class Whitened:
@@ -89,3 +99,67 @@ def tie(step: int) -> float:
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & mask
     x = (x ^ x >> 27) * 0x94D049BB133111EB & mask
     return ((x ^ x >> 31) + 1) / 2**64
+
+
+class Streams:
+    """Many streams, one alarm: each is ranked among its own last 128 values, whitened by a correlation that fades over
+    as many, and the evidence is the mean of their R. That has mean t as well, however the streams depend on each
+    other, so the promise holds without a correction for their number (averages of e-detectors are e-detectors: Shin,
+    Ramdas and Rinaldo 2024).
+
+    `values` are float64[stream]; NaN leaves that stream as it is.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._values, self._residuals = Rings(count, STREAM_WINDOW), Rings(count, STREAM_WINDOW)
+        self._product, self._square = np.zeros(count), np.zeros(count)
+        self._last, self._clipped = np.zeros(count), np.zeros(count)
+        self._sums = np.zeros((count, len(POWERS)))
+        self.spread = np.full(count, np.inf)
+        """Standard deviation of each stream's values; Inf before there are 64."""
+
+    @property
+    def evidence(self) -> float:
+        """R of all."""
+        return float(self._sums.mean()) if self._sums.size else 0.0
+
+    @property
+    def worst(self) -> int:
+        """The stream that has the most evidence."""
+        return int(self._sums.sum(axis=1).argmax())
+
+    def bet(self, values: Floats, tie: float) -> None:
+        """On values before they are pushed; `tie`, uniform in (0, 1], is their place among equal ones."""
+        rows = np.flatnonzero(np.isfinite(values) & (self._residuals.pushed >= LEAST))
+        if not rows.size:
+            return
+        residual = self._residual(rows, values[rows])[:, None]
+        past = self._residuals.values[rows]
+        greater, equal = (past > residual).sum(axis=1), (past == residual).sum(axis=1)
+        p = (greater + tie * (equal + 1)) / (self._residuals.held[rows] + 1)
+        powers = np.array(POWERS)
+        sums = (1 + self._sums[rows]) * powers * p[:, None] ** (powers - 1)
+        self._sums[rows] = np.minimum(sums, MOST)
+
+    def push(self, values: Floats) -> None:
+        rows = np.flatnonzero(np.isfinite(values))
+        now = values[rows]
+        self._residuals.push(rows, self._residual(rows, now))
+        bound, before = CLIP * self.spread[rows], self._clipped[rows]
+        clipped = np.minimum(np.maximum(now, -bound), bound)
+        self._product[rows] += clipped * before - self._product[rows] / STREAM_WINDOW
+        self._square[rows] += before * before - self._square[rows] / STREAM_WINDOW
+        self._last[rows], self._clipped[rows] = now, clipped
+        self._values.push(rows, now)
+        due = rows[(self._values.pushed[rows] >= LEAST) & (self._values.pushed[rows] % RENEWED == 0)]
+        if due.size:
+            self.spread[due] = self._values.spread(due)
+
+    def forget(self) -> None:
+        """The evidence, not the values."""
+        self._sums[:] = 0.0
+
+    def _residual(self, rows: Rows, values: Floats) -> Floats:
+        correlation = self._product[rows] / np.maximum(self._square[rows], TINY)
+        held = np.minimum(np.maximum(correlation, 0.0), CORRELATION)
+        return np.asarray(values - held * self._last[rows])

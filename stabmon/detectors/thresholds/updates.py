@@ -1,0 +1,78 @@
+"""Every threshold of the detectors of gradients and updates, and where it comes from.
+
+Gradient norms, update norms and KL divergences are judged as logarithms; a spread is the width of the middle half /
+1.349. "Recorded" means the gradient norms of the public recorded runs of docs/recorded.md (680,000 points).
+"""
+
+from math import log
+
+RUN_LENGTH = 1e4
+"""Promised readings between false alarms of the slow test (sequential.py). Gradients show in fewer steps than losses
+do: the published leads are 1 to 8 steps."""
+EARLY_STEPS = 100
+"""Chosen: before it gradients fall with the first loss, by x10 and more."""
+TREND = 32
+"""Readings whose median is the level; with the 128 that are ranked, what a resume is shown again holds them all."""
+LEAST_TREND = 12
+
+SLOW_LAST = 4
+"""Readings in a row that must be high: the fewest whose ranks can make 1e4 to 1."""
+SLOW_LEAST = log(2)
+"""Marin-32B: update norms of x2 came before loss spikes."""
+SLOW_SPREADS = 3.0
+"""Chosen: real gradients are not exchangeable either (a plateau's have a lag-one correlation that comes and goes)."""
+
+JUMP = log(3)
+"""Two of three points. BLOOM-176B: x3.9 four steps before the loss jumped, then x9.9, x66, x600."""
+JUMP_SPREADS = 5.4
+"""Eight median absolute deviations. Recorded: with x3, in two of three points, 9 incidents in 1e5 points."""
+JUMP_ALONE = log(10)
+"""One point. Recorded: 19 in 1e5 points, most of them one odd batch, hence no more than an info."""
+POINTS = 64
+"""After which a spike that lasts is the new level, and that are not judged after a known change."""
+CHANGE = log(1.5)
+"""Of the learning rate from one step to the next: a known change."""
+
+GROWTH_STEPS = 4
+GROWTH_EACH = 0.5
+GROWTH = 1.0
+"""Nats per step over four rises in a row, none under .5: an explosion that feeds itself. BLOOM-176B: 1.6 per step (1.4,
+.9, 1.9, 2.2), before the loss jumped."""
+
+PLATEAU_SHARE = 0.1
+"""Context share. RMS_t of 2.3 and more came with 9 of 9 ends of plateaus, up to 95 steps before the loss fell; after
+them the share is over this."""
+PLATEAU_POINTS = 64
+FALL_SPREADS = 1.0
+"""Chosen: a loss that falls so far under its level within 64 steps is good news."""
+"""The median of the last 8 losses under that of the last 64: 1 % of pure noise is."""
+FALL_POINTS = 8
+
+SETTLED_STEP = 30
+"""Live: KL falls from up to .7 in the first steps to .01 and less by step 20, at every placement."""
+SHOCK = 0.2
+"""Nats. Measured: 2 of 3 faults, 1 of 24 other runs; live: lr x30 has 1.8, healthy runs .024 at most after step 50."""
+SHOCK_FLOOR = 0.05
+SHOCK_RATIO = 5.0
+SHOCK_RISE = 30.0
+"""Times the median of the last eight readings, with SHOCK_FLOOR. Live: the noisiest healthy run reaches 10."""
+SHOCK_READINGS = 8
+OVERSHOT = 0.05
+"""Nats that the probe's loss rose by in one step, where the gradient promised a fall. Chosen."""
+
+HOT = 0.03
+HOT_RATIO = 3.0
+"""Measured: an attention fault raises KL from .01 to .03; live: healthy runs stay under .025 with trust ratios under .3
+in half of their readings, so that a trust ratio says nothing alone."""
+TRUST = 0.3
+"""Two of three hot readings. Measured: 3 of 3 faults of the optimizer."""
+EDGE = 0.05
+EDGE_TRUST = 0.7
+"""Measured: Post-LN at lr 3e-3, hot but training, has .05 and .73."""
+EDGE_READINGS = 5
+OWN_READINGS = 32
+"""Of the run's own median: with probe_every at 50, what a resume is shown again holds 40."""
+FIRST_STEP = 3
+FIRST_CHANGE = 0.5
+"""Relative change of the output by the first update. Measured: 1.25 Post-LN (stalls), .80 Pre-LN (recovers), .14
+DeepNorm, .009 with a warm-up."""

@@ -1,0 +1,139 @@
+"""What the alert of updates that are too large says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Literal
+
+from stabmon.detectors import words
+from stabmon.detectors.update_readings import Reading, Updates
+from stabmon.records import Finding, Severity
+
+Verdict = Literal["overshot", "shock", "overshoots", "edge", "first"]
+_SEVERITY: dict[Verdict, Severity] = {
+    "overshot": "critical",
+    "shock": "warning",
+    "overshoots": "warning",
+    "edge": "info",
+    "first": "info",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shock:
+    """What was found."""
+
+    verdict: Verdict
+    since: int
+    reading: Reading
+    usual: float
+    """Nats; NaN = not known yet."""
+    before: float
+    rate: float
+    """Learning rates at the reading before and at this one; NaN = not known."""
+    post: bool
+    """Whether norms sit after the sums (Post-LN)."""
+
+    @property
+    def raised(self) -> bool:
+        """Whether the learning rate jumped since the reading before."""
+        return self.rate > 1.5 * self.before
+
+
+def finding(shock: Shock, updates: Updates) -> Finding:
+    """All of it, in words."""
+    reading = shock.reading
+    numbers = {
+        "output_change_kl": reading.kl,
+        "usual output_change_kl": shock.usual,
+        "total_output_change_ratio": reading.change,
+        "trust_ratio": reading.trust,
+        "probe loss change": reading.actual,
+        "learning_rate": shock.rate,
+        "learning_rate before": shock.before if shock.raised else float("nan"),
+    }
+    return Finding(
+        severity=_SEVERITY[shock.verdict],
+        action=_action(shock, updates),
+        cause=_cause(shock),
+        remedies=_remedies(shock),
+        evidence={name: value for name, value in numbers.items() if value == value},
+        since=shock.since,
+        ruled_out=_ruled_out(shock),
+    )
+
+
+def _action(shock: Shock, updates: Updates) -> str:
+    reading, slower = shock.reading, words.slower(shock.rate, 10)
+    match shock.verdict:
+        case "overshot":
+            return (
+                f"has overshot: the update of step {shock.since} raised the probe's loss by {reading.actual:.2g} where "
+                f"its gradient promised a fall. Go back to before step {shock.since}, with {slower}; each more such "
+                "step undoes dozens"
+            )
+        case "shock":
+            times = f"{reading.size / shock.usual:.0f} times what updates do here" if shock.usual > 0 else "far more"
+            return (
+                f"has taken a step that is too large: the update of step {shock.since} moved its predictions by "
+                f"{reading.size:.2g} nats, {times}. Keep the last checkpoint from before it; if it was not meant, cut "
+                f"to {slower} before the loss follows"
+            )
+        case "overshoots":
+            return (
+                f"has updates that overshoot since step {shock.since}: they keep less than .3 of what their gradients "
+                f"promise. Cut to {words.slower(shock.rate, 3)} now; the loss follows within some 10 to 100 steps"
+            )
+        case "edge":
+            return (
+                f"is at the edge of stability since step {shock.since}: updates keep {updates.trust:.2g} of what their "
+                "gradients promise. Nothing to do while the loss falls; do not raise the learning rate"
+            )
+        case "first":
+            outlook = (
+                "Restart with a warm-up: with Post-LN such a start mostly stalls, for hundreds of steps or for good"
+                if shock.post
+                else "Pre-LN mostly recovers within 30 steps; a warm-up spares it that"
+            )
+            return f"has changed its output by {reading.change:.2g} of itself in its first update. {outlook}"
+
+
+def _cause(shock: Shock) -> str:
+    if shock.verdict == "first":
+        return "Adam's first update moves every weight by the whole learning rate in the direction of its sign."
+    if shock.raised:
+        return f"The learning rate went from {words.rate(shock.before)} to {words.rate(shock.rate)}."
+    if shock.verdict in ("overshoots", "edge"):
+        return "The learning rate is at the limit that the curvature along the update allows."
+    return (
+        "The update moved the output further than those before, at the same learning rate: a stale second moment, a "
+        "lost optimizer state, or gradients of another scale."
+    )
+
+
+def _remedies(shock: Shock) -> tuple[str, ...]:
+    if shock.verdict == "first":
+        return (
+            "Warm the learning rate up over some hundred steps.",
+            "Start at a tenth of the learning rate.",
+            "Use Pre-LN, norms on both sides (Peri-LN), or DeepNorm's scales.",
+        )
+    slower = words.slower(shock.rate, 10 if shock.verdict in ("overshot", "shock") else 3)
+    first = (f"Look at the schedule: the learning rate jumped at step {shock.since}.",) if shock.raised else ()
+    return (
+        *first,
+        f"Cut the learning rate to {slower}, or end the ramp it is on.",
+        f"Go back to a checkpoint from before step {shock.since} if the loss does not return within 50 steps.",
+        "Clip gradients at 1; lower Adam's beta2 to .95.",
+        "After a resume: make sure that the optimizer's state was loaded too.",
+    )
+
+
+def _ruled_out(shock: Shock) -> tuple[str, ...]:
+    reasons = []
+    if isfinite(shock.rate) and isfinite(shock.before) and not shock.raised and shock.verdict != "first":
+        reasons.append(f"a jump of the learning rate: it was {words.rate(shock.before)} at the reading before")
+    if shock.verdict == "overshot":
+        reasons.append("unlike batches: loss and gradient are of the probe, which stays the same")
+    return tuple(reasons)

@@ -1,0 +1,97 @@
+"""One update moves the output too far, or all of them are at the edge of what the curvature allows.
+
+A trust ratio alone says little: on the fixed probe healthy runs have -7 to 35, and under .3 in half of their readings.
+How far the output moved (KL, nats) is steady; so that comes first, and the loss on the probe decides how bad it was.
+"""
+
+from __future__ import annotations
+
+from math import nan
+
+import numpy as np
+
+from stabmon.catalog import Array
+from stabmon.detectors.thresholds import updates as thresholds
+from stabmon.detectors.update_finding import Shock, Verdict, finding
+from stabmon.detectors.update_readings import Reading, Updates
+from stabmon.records import Finding, Snapshot
+
+
+class UpdateShock:
+    """Critical where one update moved the predictions far more than those before (over .2 nats, or 30 times the usual
+    and over .05) and raised the probe's loss where its gradient promised a fall; a warning where it moved them alone,
+    or where two of three large ones kept less than .3 of what was promised. Info at the edge (five readings, median
+    over .05 nats, .7 kept), and where the first update changes the output by over half: with Post-LN that mostly
+    stalls, of which context_stall knows ten steps later.
+
+    Score: the size in units of what alerts.
+    """
+
+    name = "update_shock"
+    needs: tuple[str, ...] = (
+        "total_output_change_ratio",
+        "output_change_kl",
+        "actual_loss_change",
+        "predicted_loss_change",
+        "learning_rate",
+        "pretrained",
+    )
+
+    def __init__(self) -> None:
+        self._updates = Updates()
+        self._found: Shock | None = None
+        self._score = 0.0
+        self._before = nan
+        """Learning rate at the last reading."""
+
+    def score(self, snapshot: Snapshot) -> Array:
+        """float32[1]."""
+        slots = snapshot.layout.slots("output_change_msq")
+        if slots.size and not np.isnan(snapshot.values[slots[0]]):
+            self._read(snapshot)
+        return np.array([self._score] * slots.size, np.float32)
+
+    def explain(self, site: int) -> Finding:
+        """How far the update moved the output, and what the loss did."""
+        assert self._found is not None, "asked without an alert"
+        return finding(self._found, self._updates)
+
+    def _read(self, snapshot: Snapshot) -> None:
+        reading = Reading(
+            snapshot.step,
+            change=snapshot.scalar("total_output_change_ratio"),
+            kl=snapshot.scalar("output_change_kl"),
+            actual=snapshot.scalar("actual_loss_change"),
+            predicted=snapshot.scalar("predicted_loss_change"),
+        )
+        usual, limit = self._updates.near, self._updates.limit
+        shock = reading.size > limit
+        self._updates.push(reading, shock)
+        verdict = self._verdict(reading, shock, snapshot)
+        self._score = max(reading.size / limit, 1.0) if verdict else 0.0
+        rate = snapshot.scalar("learning_rate")
+        if verdict is None:
+            self._found = None
+        else:
+            since = self._found.since if self._found else snapshot.step
+            self._found = Shock(verdict, since, reading, usual, self._before, rate, _post(snapshot))
+        self._before = rate
+
+    def _verdict(self, reading: Reading, shock: bool, snapshot: Snapshot) -> Verdict | None:
+        if shock:
+            return "overshot" if reading.overshot else "shock"
+        if self._updates.overshoots:
+            return "overshoots"
+        if self._updates.at_the_edge:
+            return "edge"
+        first = reading.step <= thresholds.FIRST_STEP and reading.change > thresholds.FIRST_CHANGE
+        return "first" if first and _placed(snapshot) and not snapshot.scalar("pretrained") > 0 else None
+
+
+def _placed(snapshot: Snapshot) -> bool:
+    """Whether it is known where the norms sit."""
+    return any(site.placement for site in snapshot.layout.sites_of("norm_input_msq"))
+
+
+def _post(snapshot: Snapshot) -> bool:
+    return any(site.placement == "post" for site in snapshot.layout.sites_of("norm_input_msq"))
