@@ -49,7 +49,7 @@ class ContextStall:
         self._start_spells()
 
     def _start_spells(self) -> None:
-        self._rising, self._flat, self._low, self._lost, self._fallen = (Spell() for _ in range(5))
+        self._rising, self._flat, self._low, self._lost, self._fallen, self._over = (Spell() for _ in range(6))
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]: it judges the whole model."""
@@ -68,7 +68,7 @@ class ContextStall:
         if self._step < thresholds.FIRST_STEP or not self._share.logs:
             return 0.0
         depth = log(max(self._share.last, SHARE_FLOOR)) / log(thresholds.COLLAPSED)
-        return max(depth, 1.0) if self._verdict else min(max(depth, 0.0), 0.99)
+        return max(depth, 1.0) if self._verdict and self._over.since is None else min(max(depth, 0.0), 0.99)
 
     @property
     def _share(self) -> Share:
@@ -103,9 +103,11 @@ class ContextStall:
         if self._since is None and share.below(enter):
             self._since = share.first_below(enter)
         limit = enter if self._verdict is None else thresholds.RECOVERED
-        if not share.last <= limit or self._task.quiet:
-            self._verdict = self._since = None
-            self._start_spells()
+        self._over.see(not share.last <= limit or self._task.quiet, self._step)
+        if self._over.since is not None:
+            if self._verdict is None or self._over.lasts(thresholds.OVER_STEPS, self._step):
+                self._verdict = self._since = None
+                self._start_spells()
             return
         slope = share.slope()
         if self._since is None or np.isnan(slope):
@@ -121,14 +123,14 @@ class ContextStall:
     def _decide(self, since: int) -> Verdict | None:
         """Of a share that has collapsed since that step."""
         old = self._verdict
+        known = np.isfinite(self._task.gap)
+        if old == "lost" and known:
+            return old
         if self._rising.since is not None:
             resolves = self._rising.lasts(thresholds.RISING_STEPS, self._step)
             return "rising" if resolves and self._share.last > thresholds.FORECAST and old else old
         if self._task.fell_back:
             return "fell_back" if self._fallen.lasts(thresholds.FELL_STEPS, self._step) else "falling"
-        known = np.isfinite(self._task.gap)
-        if old == "lost" and known:
-            return old
         agrees = self._depth.agrees(self._floored)
         if old is None and not agrees and self._step - since < thresholds.DOUBTED_STEPS:
             return None

@@ -9,6 +9,9 @@ COLLAPSED = 1e-4
 learning rates (Pre-LN at 1e-2: 6e-5 for 15 steps)."""
 RECOVERED = 1e-3
 """s over it is no collapse any more. Ten times the former, so that noise does not open and close an alert."""
+OVER_STEPS = 10
+"""For so long, before what was found is forgotten. Live: attempts of stalled runs to escape touch 1e-3 for a few steps and
+fall back to 1e-9."""
 FIRST_STEP = 10
 """Live: before it healthy runs fall as fast as stalled ones."""
 
