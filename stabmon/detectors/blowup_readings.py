@@ -98,9 +98,8 @@ class Growth:
     def add(self, step: int, clock: Clock, values: Array) -> None:
         n = values.astype(np.float64)
         logs = np.log(np.where(np.isfinite(n) & (n > 0), n, np.nan))
-        # After a resume the first value is not known; then growth in sight must do.
-        first = logs if step <= thresholds.FIRST_STEP else logs - log(thresholds.GROWN / thresholds.GROWN_IN_SIGHT)
-        self._first = np.where(np.isnan(self._first), first, self._first)
+        if step <= thresholds.FIRST_STEP:
+            self._first = np.where(np.isnan(self._first), logs, self._first)
         self.long.add(log(clock.now), logs)
         self._short.add(step, logs)
         long, short = self.long.slope(), self._short.slope()
@@ -115,8 +114,13 @@ class Growth:
         known = np.isfinite(long)
         self.exponent = np.where(known, exponent, self.exponent)
         self.rate = np.where(known, short, self.rate)
-        lowest = np.fmin.reduce(self.long.values, axis=0)
-        grown = (self.logs - self._first > log(thresholds.GROWN)) & (self.logs - lowest > log(thresholds.DOUBLED))
+        rise = self.logs - np.fmin.reduce(self.long.values, axis=0)
+        since_first = self.logs - self._first > log(thresholds.GROWN)
+        grown = np.where(
+            np.isnan(self._first) | (step > thresholds.REMEMBERED),
+            rise > log(thresholds.GROWN_IN_SIGHT),
+            since_first & (rise > log(thresholds.DOUBLED)),
+        )
         hot = (self.exponent > thresholds.EXPONENT) & grown
         since = np.where(np.isnan(self.since), step, self.since)
         self.since = np.where(known, np.where(hot, since, np.nan), self.since)

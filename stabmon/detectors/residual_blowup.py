@@ -66,13 +66,15 @@ class ResidualBlowup:
         self._headroom.read(snapshot)
         share = snapshot.scalar("context_share")
         self._share = share if isfinite(share) else self._share
-        if not np.isfinite(self._growth.since).any():
+        if not np.isfinite(self._growth.since[self._streams]).any():
             self._then = None
         elif self._then is None:
             self._then = (self._clock.rate or 0.0, self._share)
         score = np.nan_to_num(self._growth.exponent) / thresholds.EXPONENT
         hold = min(thresholds.HOLD_STEPS, thresholds.HOLD_SHARE * self._step)
         lasting = self._streams & (self._step - self._growth.since >= hold)
+        if self._then is not None and self._then[1] < thresholds.COLLAPSED:
+            lasting[:] = False  # a stall, or nothing to learn: what grows there is told of as that
         self._scores = np.where(lasting, np.maximum(score, 1), np.clip(score, 0, 0.99)).astype(np.float32)
 
     def explain(self, site: int) -> Finding:
@@ -112,8 +114,10 @@ class ResidualBlowup:
         slower = words.slower(self._clock.rate or 0, 10)
         grows = f"a norm's input grows as step^{self._growth.exponent[site]:.1f} since step {since}"
         if self._collapsed:
-            return f"has blown up: {grows}, and all tokens get the same answer by now. Go back to a checkpoint before "
-            f"step {since}, and go on with {slower}; it does not come back by itself"
+            return (
+                f"has blown up: {grows}, and all tokens get the same answer by now. Go back to a checkpoint before "
+                f"step {since}, and go on with {slower}; it does not come back by itself"
+            )
         return f"is blowing up: {grows}. Cut to {slower} now, or go back to before step {since}; {self._cost(since)}"
 
     def _cost(self, since: int) -> str:

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 from stabmon.detectors.residual_blowup import ResidualBlowup
 from stabmon.detectors.slope import theil_sen
+from stabmon.records import Alert
 from tests.detectors.series import alerts_of, make_series, told
 
 Floats = NDArray[np.float64]
@@ -144,3 +145,82 @@ def test_theil_sen_is_the_median_of_all_pairwise_slopes() -> None:
     slope = theil_sen(x, both)
     assert slope[0] == np.median(pairs)
     assert np.isnan(slope[1])
+
+
+def late(count: int = 4000, begins: int = 3000, rate: float = 0.02) -> Floats:
+    t = steps(count)
+    return np.asarray(50 * (t / begins) ** 0.8 * np.exp(rate * np.maximum(t - begins, 0)))
+
+
+def test_late_in_a_run_sudden_growth_is_told_of_within_a_hundred_and_twenty_steps() -> None:
+    """x4 after up to ln 4 / .02 = 69 steps, held for 30: the fit since t / 1.4 would need 450."""
+    alert, *_ = alerts_of(ResidualBlowup(), make_series({"norm_input_msq": late(3200)[9::10]}, first=10, every=10))
+    assert 3080 <= alert.step <= 3120
+    assert alert.severity == "warning"
+    assert "exponentially" in alert.cause
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_the_scale_of_the_stream_changes_nothing(scale: float) -> None:
+    n = accelerating(steps(320))
+    plain = alerts_of(ResidualBlowup(), make_series({"norm_input_msq": n}))
+    assert told(alerts_of(ResidualBlowup(), make_series({"norm_input_msq": scale * n}))) == told(plain)
+    assert plain
+
+
+def test_a_jump_of_the_learning_rate_explains_what_the_weights_then_drift() -> None:
+    """n follows the way gone, t and then 10 (t - 300): p = 5 in steps at t = 400, and 1 in steps of the new rate."""
+    t = steps(500)
+    rate = np.where(t < 300, 1e-3, 1e-2)
+    n = np.cumsum(rate)
+    assert alerts_of(ResidualBlowup(), make_series({"norm_input_msq": n, "learning_rate": rate})) == []
+    blind = make_series({"norm_input_msq": n, "learning_rate": 0 * t + 1e-3})
+    assert told(alerts_of(ResidualBlowup(), blind))[0][1] == "warning"
+
+
+def rises(count: int, **more: Floats) -> list[Alert]:
+    """A blow-up from step 150 on, with what else is read."""
+    return alerts_of(ResidualBlowup(), make_series({"norm_input_msq": accelerating(steps(count)), **more}))
+
+
+def test_growth_within_a_stall_is_left_to_the_stall() -> None:
+    assert rises(400, context_share=np.full(400, 1e-6)) == []
+
+
+def test_a_run_that_collapsed_since_is_told_to_go_back() -> None:
+    share = np.where(steps(400) < 260, 0.4, 1e-5)
+    (alert,) = rises(400, context_share=share)
+    assert alert.action.startswith("has blown up: a norm's input grows as step^")
+    assert "Go back to a checkpoint before step 243" in alert.action
+    assert rises(400, context_share=np.full(400, 0.4))[0].ruled_out == ("a collapse, so far: context share 0.4",)
+
+
+def test_a_ramp_is_named_and_its_end_is_the_remedy() -> None:
+    rate = 1e-3 * 1.02 ** np.maximum(steps(300) - 150, 0)
+    (alert,) = rises(300, learning_rate=rate)
+    assert f"the learning rate has risen x{1.02**30:.1f} meanwhile" in alert.cause
+    assert alert.remedies[0].endswith("and end the ramp that it is on.")
+    steady, *_ = rises(300, learning_rate=np.full(300, 1e-3))
+    assert "a rising learning rate: x1.00 since it began" in steady.ruled_out
+
+
+def test_float16_near_its_end_is_critical_and_its_time_is_in_the_first_line() -> None:
+    alert, *_ = rises(400, **_to(400))  # x1.0125 a step, from 40 sqrt(20) at step 150: 65,504 at step 622
+    assert alert.severity == "warning"
+    assert f"float16 overflows in about {622 - alert.step} steps" in alert.action
+    assert told(rises(520, **_to(520))) == [(273, "warning"), (512, "critical")]  # ln 4 / .0125 = 111 before it
+
+
+def _to(count: int) -> dict[str, Floats]:
+    largest = 40 * np.sqrt(accelerating(steps(count)))
+    return {"activation_max": largest, "range_used": np.log(largest / 65504)}
+
+
+def test_after_a_stop_late_in_a_run_the_same_is_told() -> None:
+    """A resume shows the last 2,000 steps again; the growth begins after it."""
+    values = {"norm_input_msq": late(3200)[9::10], "learning_rate": np.full(320, 1e-3)}
+    whole = make_series(values, first=10, every=10)
+    again = [s for s in whole if s.step > 1050]
+    first, second = (alerts_of(ResidualBlowup(), run) for run in (whole, again))
+    assert told(first) == told(second)
+    assert first[0].since == second[0].since

@@ -20,10 +20,12 @@ FIRST_STEP = 50
 """Live: Pre-LN's first updates make n x5 within ten steps (x25 in 50 on real text) and settle by step 30 to 100."""
 GROWN = 10.0
 """Times its first value. Live: the end of a plateau moves norm inputs by x3 within a window, between 2 and 6."""
-GROWN_IN_SIGHT = 4.0
-"""The same after a resume, which does not remember the first value: times the first that it does. Chosen: over x3."""
 DOUBLED = 2.0
-"""Times its lowest value of the last 40 % of the run, or 40 steps. Chosen: less is nothing to act on."""
+"""And times its lowest value of the last 30 % of the run. Chosen: less is nothing to act on."""
+GROWN_IN_SIGHT = 4.0
+"""Instead of both where the first value is not known: times that lowest value. Chosen: over a plateau end's x3."""
+REMEMBERED = 2000
+"""Steps that a resume shows again: later the first value does not count, lest an alert depend on a stop."""
 
 TRUST = 0.3
 """Live: on the fixed probe one trust ratio is noise (-1 to 5 in a healthy run); two low ones in a row are not."""
