@@ -64,14 +64,16 @@ class Pipeline:
         if sink in self._sinks:
             self._guard(self._sinks, sink, (step, time.time()), do)
 
-    def recall(self, feeds: Iterable[tuple[Snapshot, Sequence[Event]]], alerts: Sequence[Alert]) -> None:
-        """Show the detectors what was recorded before a resume, and the alerts that came of it; no sink hears of it
-        again.
+    def recall(self, feeds: Iterable[tuple[Snapshot, Sequence[Event]]], alerts: Sequence[Alert]) -> Snapshot | None:
+        """Show the detectors what was recorded before a resume, whose alerts are known; no sink hears of it again. The
+        last snapshot.
         """
+        snapshot = None
         for snapshot, events in feeds:
             self._judged(snapshot, events)
         self._incidents.resume(alerts)
         self.alerts += alerts
+        return snapshot
 
     def close(self, state: RunState) -> None:
         """The run is over: every sink, a dropped one too, flushes and lets go. A second call does nothing."""

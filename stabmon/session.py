@@ -33,8 +33,6 @@ from stabmon.taps.instruments import Instruments
 from stabmon.taps.ranks.together import Ranks
 from stabmon.taps.schedule import schedule_of
 
-RECALL_STEPS = 2000
-"""Steps before a resume that the detectors are shown again: more than any of them looks back."""
 KEEP_EVERY = 1000
 """Steps between stores of the n-gram counts, which a resume needs."""
 _LADDER = "ladder"
@@ -137,9 +135,8 @@ class Session:
         """Give detectors and baselines back what they knew; a run log that cannot be read costs them their memory."""
         try:
             recorded = read(path)
-            feeds = list(recorded.feeds(after=self.step - RECALL_STEPS))
-            self.pipeline.recall(feeds, recorded.alerts)
-            self._instruments.origin.resume(self.step, feeds[-1][0] if feeds else None)
+            newest = self.pipeline.recall(recorded.recalled(), recorded.alerts)
+            self._instruments.origin.resume(self.step, newest)
             if counts := recorded.blob(_LADDER):
                 self._instruments.baselines.load(counts)
         except Exception:

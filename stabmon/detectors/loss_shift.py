@@ -15,7 +15,7 @@ from stabmon.records import BATCH_SIZE, Event, Finding, Severity, Snapshot
 
 
 class LossShift:
-    """Tells a data fault from a fault of the updates where the loss rises over its trend, as `spike` sees it: a data
+    """Tells a data fault from a fault of the updates where the loss jumps over its trend, as `spike` sees it: a data
     fault as soon as the rise is there (the baseline losses moved, or the updates were ordinary while the loss is as of
     a model that knows nothing), critical after 8 points; anything else once it has lasted 12, as a warning.
     Beside it: the loader hands out the same batch again and again.
@@ -35,7 +35,7 @@ class LossShift:
     )
 
     def __init__(self) -> None:
-        self._rises, self._updates, self._repeats = Rises(), Updates(), Repeats()
+        self._rises, self._updates, self._repeats = Rises(slowly=False), Updates(), Repeats()
         self._unigram, self._bigram = Baseline("unigram_loss"), Baseline("bigram_loss")
         self._step = 0
         self._logs: deque[float] = deque(maxlen=thresholds.NOW)

@@ -27,10 +27,11 @@ class Rise:
 
 class Rises:
     """Nothing is learnt from a rise while it lasts; after 64 points it is the new level. 64 points after a known change
-    are learnt from and not judged.
+    are learnt from and not judged. `slowly`: whether ranks are looked at for small rises that last, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, slowly: bool = True) -> None:
+        self._slowly = slowly
         self._rate = nan
         self._start()
 
@@ -39,7 +40,10 @@ class Rises:
         self._step = -1
         self._steps: deque[int] = deque(maxlen=thresholds.SPIKE_LAST)
         self._muted = 0
-        self._slow, self._quick = Slow(), Quick()
+        self._learn_afresh()
+
+    def _learn_afresh(self) -> None:
+        self._slow, self._quick = Slow() if self._slowly else None, Quick()
 
     def change(self) -> None:
         """Another level or noise is no news from here on."""
@@ -65,9 +69,10 @@ class Rises:
         if rise.lasts(z) and not old:
             return max((z - rise.level) / rise.size, 1.0)
         if old:
-            self._slow, self._quick = Slow(), Quick()
+            self._learn_afresh()
+        elif self._slow:
+            self._slow.forget()
         self.open = None
-        self._slow.forget()
         return 0.0
 
     def _judge(self, z: float) -> float:
@@ -77,14 +82,17 @@ class Rises:
         elif self._step >= thresholds.EARLY_STEPS:
             score = self._weigh(z)
         if self.open is None:
-            self._slow.push(z)
             self._quick.push(z)
+            if self._slow:
+                self._slow.push(z)
         return score
 
     def _weigh(self, z: float) -> float:
-        slow, quick = self._slow.weigh(self._step, z), self._quick.weigh(z)
-        if slow >= 1:
+        slow = self._slow.weigh(self._step, z) if self._slow else 0.0
+        quick = self._quick.weigh(z)
+        if self._slow and slow >= 1:
             self.open = Rise(self._steps[0], self._slow.level, self._slow.size, z)
         elif quick >= 1:
-            self.open = Rise(self._step, self._slow.level, self._quick.size, z)
+            level = self._slow.level if self._slow else self._quick.level
+            self.open = Rise(self._step, level, self._quick.size, z)
         return max(slow, quick, 0.0)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from math import isfinite, nan
+from math import isfinite, nan, sqrt
 from statistics import median
 
 import numpy as np
 
+from stabmon.catalog.statistic import FLOOR_SQ
 from stabmon.detectors.thresholds import shift as thresholds
 from stabmon.detectors.window import Window
 from stabmon.records import Snapshot
@@ -54,18 +55,17 @@ class Updates:
         """The last of each; of the length, in units of its own median."""
 
     def read(self, snapshot: Snapshot) -> None:
-        kl, trust = (snapshot.scalar(name) for name in ("output_change_kl", "trust_ratio"))
-        squares = snapshot["update_sq"]
-        length = float(np.sqrt(squares.sum(dtype=np.float64))) if squares.size else nan
-        if isfinite(length) and length > 0:
+        step = snapshot.step
+        kl, squares = snapshot.scalar("output_change_kl"), snapshot["update_sq"]
+        if isfinite(kl):
+            self.kl, self.trust = kl, snapshot.scalar("trust_ratio")
+            self._read = step
+            self._odd = step if kl > thresholds.KL or self.trust < thresholds.TRUST else self._odd
+        if squares.size and isfinite(squares[0]):
+            length = sqrt(max(float(squares.sum(dtype=np.float64)), FLOOR_SQ))
             self.length = length / self._lengths.median if len(self._lengths) else 1.0
             self._lengths.push(length)
-        self.kl = kl if isfinite(kl) else self.kl
-        self.trust = trust if isfinite(trust) else self.trust
-        if isfinite(kl) or isfinite(trust):
-            self._read = snapshot.step
-        if kl > thresholds.KL or trust < thresholds.TRUST or (isfinite(length) and self.length > thresholds.LONGER):
-            self._odd = snapshot.step
+            self._odd = step if self.length > thresholds.LONGER else self._odd
 
     def ordinary(self, step: int) -> bool:
         """Whether those of the last 64 steps are known and none of them was odd."""

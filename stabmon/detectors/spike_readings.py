@@ -82,6 +82,10 @@ class Quick:
         self.size = nan
         """The rise that alerts."""
 
+    @property
+    def level(self) -> float:
+        return self._before.median
+
     def weigh(self, z: float) -> float:
         """The rise in units of what alerts; before z is pushed."""
         if len(self._rises) < LEAST_RISES:
@@ -89,13 +93,13 @@ class Quick:
         tail = self._rises.quantile(thresholds.SPIKE_QUANTILE)
         noise = 1.05 * self._changes.median
         self.size = max(thresholds.JUMP_NOISE * noise, thresholds.JUMP_LEAST, thresholds.JUMP_TAILS * tail)
-        return (sorted((*self._pair, z))[-2] - self._before.median) / self.size
+        return (sorted((*self._pair, z))[-2] - self.level) / self.size
 
     def push(self, z: float) -> None:
         if self._pair:
             self._changes.push(abs(z - self._pair[-1]))
         if len(self._pair) == 2:
             if self._before.full:
-                self._rises.push(self._pair[0] - self._before.median)
+                self._rises.push(self._pair[0] - self.level)
             self._before.push(self._pair[0])
         self._pair = (*self._pair[-1:], z)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import cast
 from urllib.parse import quote
 
 from stabmon.records import Alert, Event, Run, RunState, Snapshot
 from stabmon.runlog.encoding import APPLICATION_ID, FORMAT, SUFFIX, load, load_layout, to_values
+
+WHOLE_STEPS = 10_000
+"""A run of up to so many steps is shown whole after a resume: a few seconds. That all detectors look at a row takes a
+third of a millisecond, and a run of a million has three rows in thousand shown."""
+EDGE_STEPS = 2000
+"""Of a longer run, shown at either end: more than any detector looks back, but for those that look at all."""
+SAMPLED_EVERY = 50
+"""Steps at whose multiples, by default, everything is read."""
 
 
 @dataclass(frozen=True)
@@ -25,22 +35,43 @@ class Recorded:
     alerts: list[Alert]
     """As they were raised live, those of the main line."""
 
-    def feeds(self, after: int = 0) -> Iterator[tuple[Snapshot, list[Event]]]:
-        """What pipeline.feed got, in order, of the steps after that one; the main line only."""
+    def feeds(self) -> Iterator[tuple[Snapshot, list[Event]]]:
+        """What pipeline.feed got, in order; the main line only."""
+        return self._feeds("1")
+
+    def recalled(self) -> Iterator[tuple[Snapshot, list[Event]]]:
+        """What a resume shows the detectors: a run of up to 10,000 steps as in `feeds`; of a longer one its first
+        and last 2,000 steps and about 2,000 between them, evenly spaced, with all events.
+        """
+        with reading(self.path) as db:
+            kept = main_line(db)
+            end = max((step for row, step in db.execute("SELECT row, step FROM scalars") if kept(row, step)), default=0)
+        if end <= WHOLE_STEPS:
+            return self.feeds()
+        stride = SAMPLED_EVERY * ceil(end / (EDGE_STEPS * SAMPLED_EVERY))
+        return self._feeds(f"step <= {EDGE_STEPS} OR step > {end - EDGE_STEPS} OR step % {stride} = 0")
+
+    def _feeds(self, which: str) -> Iterator[tuple[Snapshot, list[Event]]]:
+        """Of the rows that fit; events of those before that do not come with the next one that does."""
         with reading(self.path) as db:
             layouts = {segment: load_layout(text, self.path) for segment, text in db.execute("SELECT * FROM segments")}
-            events: dict[int, list[Event]] = {}
-            for row, record in db.execute("SELECT row, record FROM events ORDER BY rowid"):
-                events.setdefault(row, []).append(load(Event, record))
             kept = main_line(db)
+            events = deque(
+                (row, record)
+                for row, step, record in db.execute(
+                    "SELECT row, step, record FROM events JOIN scalars USING (row) ORDER BY row, events.rowid"
+                )
+                if kept(row, step)
+            )
             for row, segment, step, unix, scalars, vector in db.execute(
                 "SELECT row, segment, step, time, scalars.data, vectors.data FROM scalars LEFT JOIN vectors USING (row)"
-                " WHERE step > ? ORDER BY row",
-                (after,),
+                f" WHERE {which} ORDER BY row"
             ):
-                layout = layouts[segment]
                 if kept(row, step):
-                    yield Snapshot(step, unix, to_values(layout, scalars, vector), layout), events.get(row, [])
+                    layout, told = layouts[segment], []
+                    while events and events[0][0] <= row:
+                        told.append(load(Event, events.popleft()[1]))
+                    yield Snapshot(step, unix, to_values(layout, scalars, vector), layout), told
 
     def blob(self, name: str) -> bytes | None:
         """The newest that was kept under that name."""
