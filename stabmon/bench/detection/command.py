@@ -68,8 +68,9 @@ def detected(ask: Ask) -> list[Graded]:
         raise ValueError(f"workers is {workers}; give 1 or more, by default one for each core ({cores()})")
     with ExitStack() as stack:
         folder = ask.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stabmon-bench-")))
-        folder.mkdir(parents=True, exist_ok=True)
-        if not ask.train:
+        if ask.train:
+            folder.mkdir(parents=True, exist_ok=True)
+        else:
             runs = _recorded(runs, folder)
         return _graded(runs, folder, workers)
 

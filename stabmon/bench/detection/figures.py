@@ -52,9 +52,9 @@ class Graded:
         """Step of the first alarm that names the run's class."""
         return next((step for step, s in self.alarms(critical) if self.outcome.label in s.classes), None)
 
-    def called(self) -> str:
-        """What the first warning said; of several classes that it tells of, the run's own counts as said."""
-        first = next((s for _, s in self.alarms()), None)
+    def called(self, critical: bool = False) -> str:
+        """What the first warning (or critical) said; of several classes it tells of, the run's own counts as said."""
+        first = next((s for _, s in self.alarms(critical)), None)
         if first is None:
             return NOTHING
         return self.outcome.label if self.outcome.label in first.classes else first.classes[0]
@@ -95,6 +95,8 @@ class Figures:
     alarm, the share that needed none."""
     critical: Share
     """Runs with a right critical alarm; of classes where nothing is wrong: with a false one."""
+    critical_precision: Share
+    """As precision, of criticals."""
     in_time: Share
     critical_in_time: Share
     named: Share
@@ -124,10 +126,10 @@ def figures(runs: Sequence[Graded]) -> dict[Class, Figures]:
 
 def _failure(runs: Sequence[Graded], label: Class) -> Figures:
     mine = [run for run in runs if run.outcome.label == label]
-    warned = [step for run in mine if (step := run.right()) is not None]
-    leads = [run.lead(step) for run in mine if (step := run.right()) is not None]
+    warned = [(step, run) for run in mine if (step := run.right()) is not None]
+    leads = [run.lead(step) for step, run in warned]
     critical = [run.lead(step) for run in mine if (step := run.right(critical=True)) is not None]
-    called = [run for run in runs if run.called() == label]
+    called, paged = ([run for run in runs if run.called(critical) == label] for critical in (False, True))
     late, critical_late = IN_TIME[label], CRITICAL_IN_TIME.get(label, IN_TIME[label])
     heard = [run for run in mine if run.alarms()]
     return Figures(
@@ -135,6 +137,7 @@ def _failure(runs: Sequence[Graded], label: Class) -> Figures:
         recall=Share(len(warned), len(mine)),
         precision=Share(sum(run.outcome.label == label for run in called), len(called)),
         critical=Share(len(critical), len(mine)),
+        critical_precision=Share(sum(run.outcome.label == label for run in paged), len(paged)),
         in_time=Share(sum(lead >= -late for lead in leads), len(mine)),
         critical_in_time=Share(sum(lead >= -critical_late for lead in critical), len(mine)),
         named=Share(sum(run.called() == label for run in heard), len(heard)),
@@ -153,11 +156,21 @@ def _quiet(runs: Sequence[Graded], label: Class) -> Figures:
         recall=Share(len(mine) - bad, len(mine)),
         precision=Share(needed_none, len(calm)),
         critical=Share(bad, len(mine)),
+        critical_precision=Share(0, 0),
         in_time=Share(0, 0),
         critical_in_time=Share(0, 0),
         named=Share(silent, len(mine)),
         leads=[],
     )
+
+
+def named(runs: Sequence[Graded]) -> tuple[Share, Share]:
+    """Of the failures with any warning: those whose first names their class, and those where it is true of what the
+    loss did, if not of the cause.
+    """
+    heard = [run for run in graded(runs) if run.outcome.label in FAILURES and run.alarms()]
+    right = sum(run.called() == run.outcome.label for run in heard)
+    return Share(right, len(heard)), Share(sum(run.true() for run in heard), len(heard))
 
 
 def confusion(runs: Sequence[Graded]) -> dict[str, Counter[str]]:

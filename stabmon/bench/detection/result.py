@@ -12,6 +12,7 @@ from stabmon.bench.detection.figures import (
     confusion,
     false_alarms,
     figures,
+    named,
 )
 from stabmon.bench.detection.targets import targets
 from stabmon.bench.detection.versus import versus
@@ -20,6 +21,7 @@ from stabmon.bench.intervals import Rate
 
 def result(runs: Sequence[Graded]) -> dict[str, Any]:
     """`classes`, `false_alarms` and `baselines` have the same shape as those of `stabmon bench recorded`."""
+    right, true = named(runs)
     return {
         "classes": {
             name: {
@@ -31,6 +33,7 @@ def result(runs: Sequence[Graded]) -> dict[str, Any]:
                 "precision_interval": row.precision.interval,
                 "recall_interval": row.recall.interval,
                 **_share("critical", row.critical),
+                **_share("critical_precision", row.critical_precision),
                 **_share("in_time", row.in_time),
                 **_share("critical_in_time", row.critical_in_time),
                 **_share("named", row.named),
@@ -38,6 +41,8 @@ def result(runs: Sequence[Graded]) -> dict[str, Any]:
             for name, row in figures(runs).items()
         },
         "false_alarms": _false(runs),
+        **_share("class_right", right),
+        **_share("class_true", true),
         "baselines": {
             name: {
                 "recall": _finite(row.recall.value),

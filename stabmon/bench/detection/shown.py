@@ -10,19 +10,17 @@ from typing import Literal
 
 import numpy as np
 
-from stabmon.bench.detection.curves import Curve, Floats, moving, stretches
+from stabmon.bench.detection.curves import START_STEPS, Curve, Floats, moving, stretches
 
 Sight = Literal["BLOW-UP", "STALL", "SPIKE", "DELAYED", "PLATEAU", "HEALTHY", "UNCLEAR"]
 NEAR, RISE, GAP, BAND = 0.15, 0.3, 0.1, 0.05
 """Nats. NEAR the unigram loss a model uses no context (stalls were measured within .03 of it, what learns passes it
-quickly); a RISE of .3 is three times a batch's noise and a quarter of what these tasks teach; under a GAP of .1 a
-bigram is worth nothing (measured on independent tokens: .005). BAND is the half-width around each line."""
+quickly); a RISE of .3 is ten times the noise of the moving average; under a GAP of .1 a bigram is worth nothing
+(measured on independent tokens: .005). BAND is the half-width around each line."""
 PLATEAU_STEPS = 50
 """On the plateau, or over the line of a rise, for it to count."""
 RETURN_STEPS = 100
 """A spike is over by then; what takes longer, and yet comes back, is called neither."""
-START_STEPS = 20
-"""Untrained networks may jump in their first steps: no spike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ def shown(curve: Curve) -> Shown:
     finite = curve.finite
     if not len(finite.steps):
         return Shown("BLOW-UP", int(curve.steps[0]), "the loss is not finite")
-    average = moving(finite.loss)
+    average = moving(finite.even)
     excess = average - np.minimum.accumulate(average)
     rises = stretches(excess > RISE)
     if len(finite.steps) < len(curve.steps):
@@ -72,6 +70,7 @@ def _at_the_end(curve: Curve, excess: Floats, began: int) -> Shown:
 
 def _calm(curve: Curve, excess: Floats) -> Shown:
     """A run that is not above its lowest at the end."""
+    # Untrained networks may jump in their first steps.
     later = [(first, end) for first, end in stretches(excess > RISE) if curve.steps[first] > START_STEPS]
     late = [end - first for first, end in later if end - first > RETURN_STEPS]
     if late:

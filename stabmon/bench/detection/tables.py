@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stabmon.bench.detection.figures import NOTHING, FalseAlarms, Graded, Share, confusion, false_alarms, figures
+from stabmon.bench.detection.figures import NOTHING, FalseAlarms, Graded, Share, confusion, false_alarms, figures, named
 from stabmon.bench.detection.outcomes import FAILURES, HARMLESS, QUIET
 from stabmon.bench.detection.targets import Target, targets
 from stabmon.bench.detection.versus import Against, versus
@@ -34,11 +34,13 @@ def summary(runs: Sequence[Graded]) -> str:
         f"{rate.events} {name} ({told(rate)} per 100,000 checks; {FalseAlarms.per_day(rate):.2g} a run-day at 1 step/s)"
         for name, rate in (("criticals", false.critical), ("warnings", false.warning))
     )
+    right, true = named(runs)
     return (
         f"{len(runs)} runs, of which {out} are neither one thing nor another and not graded. False alarms in "
         f"{false.critical.points} checks: {critical}; {warning}. A check is one judged step of one run on which "
         f"nothing is wrong. {false.runs.hits} of {false.runs.of} runs without a failure got a critical "
-        f"({_range(false.runs.interval)}). Intervals are exact, of 95 %."
+        f"({_range(false.runs.interval)}). The first warning of a failure named its class in {_share(right)} of the "
+        f"runs that had one, and was true of what the loss did in {_share(true)}. Intervals are exact, of 95 %."
     )
 
 
@@ -80,7 +82,7 @@ def _failures(runs: Sequence[Graded]) -> Grid:
             _lead(row.lead(0.5)),
             _lead(row.lead(0.1)),
             _short(row.in_time.value),
-            _short(row.critical.value),
+            f"{_short(row.critical.value)}/{_short(row.critical_precision.value)}",
         )
         for name in FAILURES
         if (row := found.get(name))
@@ -88,7 +90,7 @@ def _failures(runs: Sequence[Graded]) -> Grid:
     note = (
         "Recall: runs with a warning or worse that names their class. Lead: steps from it to the onset; negative is "
         "after it. In time: within 30 steps of a stall's onset, before the loss of a blow-up rises, within 10 steps of "
-        "a spike or a data fault, within 100 of a mistake in the code. Critical: runs with a critical that names it."
+        "a spike or a data fault, within 100 of a mistake in the code. Critical: recall and precision of criticals."
     )
     columns = ("failure", "runs", "recall", "precision", "lead", "p10", "in time", "critical")
     return Grid("Failures", columns, rows, note)

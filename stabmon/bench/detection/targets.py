@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stabmon.bench.detection.figures import Figures, Graded, Share, figures, graded
+from stabmon.bench.detection.figures import Figures, Graded, Share, figures, graded, named
 from stabmon.bench.detection.outcomes import FAILURES, QUIET, Class
 from stabmon.bench.detection.versus import OURS, Versus, versus
 
@@ -62,7 +62,7 @@ def _quiet(runs: Sequence[Graded]) -> Target:
 def _named(runs: Sequence[Graded]) -> Target:
     heard = [run for run in graded(runs) if run.outcome.label in FAILURES and run.alarms()]
     wrong = [run.name for run in heard if run.called() != run.outcome.label]
-    share = Share(len(heard) - len(wrong), len(heard))
+    share, _ = named(runs)
     return Target("failures whose first warning names the right class", share.value, 0.95, share.interval, wrong)
 
 

@@ -22,9 +22,9 @@ TELLS_OF: Mapping[str, tuple[Class, ...]] = {
     "gradient_spike": ("SPIKE", "BLOW-UP"),
     "spike": ("SPIKE", "BLOW-UP"),
     "loss_shift": ("SPIKE", "BLOW-UP"),
-    "dead_units": ("IMPLEMENTATION",),
+    "dead_units": ("SPIKE", "BLOW-UP"),
     "wiring": ("IMPLEMENTATION",),
-    "ranks": ("IMPLEMENTATION",),
+    "rank_trouble": ("IMPLEMENTATION",),
 }
 """By detector, the likeliest first. A spike and a blow-up begin alike, with an update that goes too far; only the
 hundred steps after it tell one from the other, so an alert at its beginning is right of both.
