@@ -96,7 +96,7 @@ def _action(shock: Shock, updates: Updates) -> str:
                 if shock.post
                 else "Pre-LN mostly recovers within 30 steps; a warm-up spares it that"
             )
-            return f"has changed its output by {reading.change:.2g} of itself in its first update. {outlook}"
+            return f"has changed its output by {reading.change:.2g} of itself in update {shock.since}. {outlook}"
 
 
 def _cause(shock: Shock) -> str:

@@ -69,7 +69,8 @@ class Updates:
         return max(thresholds.SHOCK_RATIO * self.near, min(rise, thresholds.SHOCK))
 
     def hot(self, reading: Reading) -> bool:
-        return reading.size > max(thresholds.HOT, thresholds.HOT_RATIO * self.own)
+        """Large for this run; never before there are eight readings."""
+        return reading.size > max(thresholds.HOT_RATIO * self.own, thresholds.HOT)
 
     def push(self, reading: Reading, shock: bool) -> None:
         """Neither level hears of shocks, and `own` not of hot readings either."""
@@ -96,5 +97,5 @@ class Updates:
     def at_the_edge(self) -> bool:
         """Large for long, and curvature eats much of what they promise."""
         sizes = sorted(r.size for r in self.recent)
-        full = len(sizes) == thresholds.EDGE_READINGS
+        full = len(sizes) == thresholds.EDGE_READINGS and isfinite(self.own)
         return full and sizes[len(sizes) // 2] > thresholds.EDGE and self.trust < thresholds.EDGE_TRUST

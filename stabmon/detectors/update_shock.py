@@ -24,7 +24,8 @@ class UpdateShock:
     over .05 nats, .7 kept), and where the first update changes the output by over half: with Post-LN that mostly
     stalls, of which context_stall knows ten steps later.
 
-    Score: the size in units of what alerts.
+    Score: the size in units of what alerts. Where all tokens get nearly the same answer (context share under .1), a
+    large update is an attempt to leave a plateau: told of only where it overshot.
     """
 
     name = "update_shock"
@@ -35,6 +36,7 @@ class UpdateShock:
         "predicted_loss_change",
         "learning_rate",
         "pretrained",
+        "context_share",
     )
 
     def __init__(self) -> None:
@@ -78,11 +80,14 @@ class UpdateShock:
         self._before = rate
 
     def _verdict(self, reading: Reading, shock: bool, snapshot: Snapshot) -> Verdict | None:
-        if shock:
-            return "overshot" if reading.overshot else "shock"
-        if self._updates.overshoots:
+        plateau = snapshot.scalar("context_share") < thresholds.PLATEAU_SHARE
+        if shock and reading.overshot:
+            return "overshot"
+        if shock and not plateau:
+            return "shock"
+        if self._updates.overshoots and not plateau:
             return "overshoots"
-        if self._updates.at_the_edge:
+        if self._updates.at_the_edge and not plateau:
             return "edge"
         first = reading.step <= thresholds.FIRST_STEP and reading.change > thresholds.FIRST_CHANGE
         return "first" if first and _placed(snapshot) and not snapshot.scalar("pretrained") > 0 else None
