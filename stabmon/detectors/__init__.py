@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from stabmon.catalog import Array
+from stabmon.detectors.attention_blowup import AttentionBlowup
 from stabmon.detectors.context_stall import ContextStall
 from stabmon.detectors.dead_layers import DeadLayers
+from stabmon.detectors.dead_units import DeadUnits
 from stabmon.detectors.diverged import Diverged
 from stabmon.detectors.exploded import Exploded
 from stabmon.detectors.flat import Flat
@@ -59,9 +61,11 @@ def default_detectors() -> list[Detector]:
         LossShift(),
         ContextStall(),
         ResidualBlowup(),
+        AttentionBlowup(),
         UpdateShock(),
         GradientSpike(),
         DeadLayers(),
+        DeadUnits(),
         Precision(),
         LogitDrift(),
         RankTrouble(),

@@ -19,6 +19,8 @@ EXPLAINED_BY: Mapping[str, tuple[str, ...]] = {
     "context_stall": _LOSS,
     "dead_layers": ("context_stall",),
     "residual_blowup": ("nonfinite",),
+    "attention_blowup": ("nonfinite", "residual_blowup"),
+    "dead_units": ("nonfinite", "context_stall", "residual_blowup"),
     "update_shock": ("nonfinite", "residual_blowup"),
     "gradient_spike": ("nonfinite", "exploded", "diverged", "residual_blowup", "update_shock"),
     "precision": ("nonfinite", "residual_blowup"),

@@ -12,6 +12,7 @@ import pytest
 import stabmon.detectors
 from stabmon.catalog import STATISTICS, ranks
 from stabmon.detectors import Detector, default_detectors, loss_detectors
+from stabmon.detectors.dead_units import DeadUnits
 from stabmon.detectors.diverged import Diverged
 from stabmon.detectors.exploded import Exploded
 from stabmon.detectors.flat import Flat
@@ -56,26 +57,35 @@ def sick_run(count: int = 150) -> list[Snapshot]:
     rows["output_change_kl"][139:] *= 100
     rows["total_grad_sq"] *= np.exp(3 * np.clip(t - 130, 0, 8))[:, None]
     rows["activation_max"] = np.full((count, LAYERS), 3e4)
+    rows["attention_logit_max"] = 1e-3 * t[:, None] ** np.array([1.0, 2, 4, 5])
     rows["range_used"] = np.log(rows["activation_max"] / 65504)
     return make_series(rows)
 
 
 def sick_loss(count: int = 1600) -> list[Snapshot]:
     """Four failures of the loss in one: flat at 7 nats, a spike at step 1400, and from 1500 on other data and 700 nats;
-    and a log Z that drifts off."""
+    a log Z that drifts off, and units that die at step 200."""
     log_z = 0.05 * np.arange(1, count + 1)
     loss, unigram = 7 * np.exp(np.random.default_rng(1).normal(0, 0.01, (2, count)))
     loss[:5] = [10, 9, 8, 7.5, 7.2]
     loss[1399:1405] *= 2
     loss[1499:] *= 100
     unigram[1499:] += 1
+    units = np.repeat([[0.1], [0.9]], [199, count - 199], axis=0) * np.ones(LAYERS)
     return make_series(
-        {"loss": loss, "learning_rate": np.full(count, 1e-3), "unigram_loss": unigram, "log_z_msq": log_z**2}
+        {
+            "loss": loss,
+            "learning_rate": np.full(count, 1e-3),
+            "unigram_loss": unigram,
+            "log_z_msq": log_z**2,
+            "dead_unit_share": units,
+            "saturated_unit_share": 0 * units,
+        }
     )
 
 
 def sick(make: Make) -> list[Snapshot]:
-    return sick_loss() if make in (*OF_THE_LOSS, LogitDrift) else sick_run()
+    return sick_loss() if make in (*OF_THE_LOSS, LogitDrift, DeadUnits) else sick_run()
 
 
 def unread(snapshot: Snapshot) -> Snapshot:

@@ -1,0 +1,194 @@
+"""Attention that sharpens until each query looks at one key: first its logits, then its entropy, last the loss.
+
+A softmax that is saturated has no gradient, so nothing brings it back. Large logits alone are no fault (75 trains
+fine at a hot learning rate, and so does an entropy of .05); growth that no drift of the weights explains is.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+
+import numpy as np
+
+from stabmon.catalog import Array
+from stabmon.detectors import words
+from stabmon.detectors.attention_readings import Mask, Sharpening, bfloat16_step
+from stabmon.detectors.blowup_readings import Clock
+from stabmon.detectors.thresholds import attention as thresholds
+from stabmon.detectors.thresholds import blowup
+from stabmon.records import Finding, Snapshot
+
+
+class AttentionBlowup:
+    """Warns of a layer whose largest logit grows as step^p with p > 3 for long and is over 50, or whose entropy has
+    fallen under .1 by that; critical where both agree. Warns of a logit over 1,000 in any case, if it is not one that
+    the run began with. Silent at levels at which attention is not read.
+
+    Score: p / 3 where it is large or sharp, else under 1.
+    """
+
+    name = "attention_blowup"
+    needs: tuple[str, ...] = (
+        "attention_logit_max",
+        "attention_entropy",
+        "attention_entropy_min",
+        "learning_rate",
+        "norm_input_msq",
+        "trust_ratio",
+    )
+
+    def __init__(self) -> None:
+        self._clock = Clock()
+        self._layers = Sharpening(0)
+        self._scores: Array = np.zeros(0, np.float32)
+        self._step = 0
+        self._stream = self._trust = float("nan")
+        """Largest norm input, and trust ratio: the latest."""
+        self._then: tuple[float, float] | None = None
+        """Learning rate and largest norm input when the growth began."""
+
+    def score(self, snapshot: Snapshot) -> Array:
+        """float32[attention layer]."""
+        values = snapshot["attention_logit_max"]
+        if not values.size:
+            return values  # nearly every run: level light
+        if len(values) != len(self._scores):
+            self._layers = Sharpening(len(values))
+            self._scores = np.zeros(len(values), np.float32)
+        self._clock.tick(snapshot)
+        if np.isfinite(values).any() and self._clock.now > 0:
+            self._judge(snapshot)
+        return self._scores
+
+    def _judge(self, snapshot: Snapshot) -> None:
+        self._step = snapshot.step
+        layers = self._layers
+        layers.add(snapshot, self._clock)
+        self._read_others(snapshot)
+        score = np.nan_to_num(layers.exponent) / thresholds.EXPONENT
+        alerting = layers.huge | (self._lasting & (self._large | layers.sharp))
+        self._scores = np.where(alerting, np.maximum(score, 1), np.clip(score, 0, 0.99)).astype(np.float32)
+
+    def _read_others(self, snapshot: Snapshot) -> None:
+        stream, trust = snapshot["norm_input_msq"], snapshot.scalar("trust_ratio")
+        if np.isfinite(stream).any():
+            self._stream = float(stream[np.isfinite(stream)].max())
+        self._trust = trust if isfinite(trust) else self._trust
+        if not np.isfinite(self._layers.since).any():
+            self._then = None
+        elif self._then is None:
+            self._then = (self._clock.rate or 0.0, self._stream)
+
+    @property
+    def _lasting(self) -> Mask:
+        hold = min(thresholds.HOLD_STEPS, thresholds.HOLD_SHARE * self._step)
+        lasting: Mask = self._step - self._layers.since >= hold
+        return lasting
+
+    @property
+    def _large(self) -> Mask:
+        large: Mask = self._layers.logit > thresholds.LARGE
+        return large
+
+    def explain(self, site: int) -> Finding:
+        """How large the logits are, how sharp the layer is, and when it is too late."""
+        layers = self._layers
+        growing = bool(self._lasting[site])
+        since = int(layers.since[site]) if growing else self._step
+        critical = growing and bool(self._large[site] and layers.sharp[site])
+        return Finding(
+            severity="critical" if critical else "warning",
+            action=self._action(site, since, growing),
+            cause=self._cause(site, growing),
+            remedies=self._remedies(site, since),
+            evidence=self._evidence(site),
+            since=since,
+            ruled_out=self._ruled_out(site),
+        )
+
+    def _action(self, site: int, since: int, growing: bool) -> str:
+        logit, slower = self._layers.logit[site], words.slower(self._clock.rate or 0, 3)
+        if not growing:
+            return (
+                f"has attention logits of {logit:.0f}: bfloat16 rounds them to {bfloat16_step(logit):.0f} nats. Limit "
+                "them (QK-norm or QK-Clip); such a layer looks at one key, and by chance at which"
+            )
+        return (
+            f"is losing its attention: logits grow as step^{self._layers.exponent[site]:.1f} since step {since}, to "
+            f"{logit:.0f} by now. Limit them (QK-Clip), or go back to before step {since} with {slower}; "
+            f"{self._cost(site)}"
+        )
+
+    def _cost(self, site: int) -> str:
+        layers = self._layers
+        if layers.sharp[site]:
+            return f"each query looks at hardly more than one key already (entropy {layers.entropy[site]:.2g})"
+        collapse, huge = layers.collapse(site), layers.forecast(site)
+        if collapse:
+            return f"its entropy falls to .1 {collapse}"
+        return f"they reach 1,000 {huge}" if huge else "the loss follows within some 100 steps"
+
+    def _cause(self, site: int, growing: bool) -> str:
+        rise = self._rise
+        why = f"; the learning rate has risen x{rise:.1f} meanwhile" if rise > blowup.JUMP else ""
+        how = (
+            f"Queries times keys grow faster than any steady drift of their weights (step^2) explains{why}"
+            if growing
+            else "Queries and keys have grown without a limit"
+        )
+        return (
+            f"{how}; a softmax over such logits is saturated and passes no gradient, so nothing brings it back, and "
+            "the loss shows it late."
+        )
+
+    def _remedies(self, site: int, since: int) -> tuple[str, ...]:
+        slower = words.slower(self._clock.rate or 0, 3)
+        ramp = ", and end the ramp that it is on" if self._rise > blowup.JUMP else ""
+        return (
+            f"QK-Clip: after each step multiply the query and key weights of every head whose largest logit S is over "
+            f"{thresholds.CLIP:.0f} by sqrt({thresholds.CLIP:.0f} / S).",
+            f"Go back to a checkpoint from before step {since}, and go on with {slower}{ramp}.",
+            "Normalise queries and keys (QK-norm): logits are then sqrt(head width) x gain^2 at most.",
+            "sigma-Reparam, or weight decay, on the query and key matrices.",
+        )
+
+    @property
+    def _rise(self) -> float:
+        """By which the learning rate has risen since the growth began."""
+        then = self._then[0] if self._then else 0.0
+        return (self._clock.rate or 0.0) / then if then > 0 else float("nan")
+
+    def _evidence(self, site: int) -> dict[str, float]:
+        layers, rate = self._layers, self._clock.rate
+        values = {
+            "attention_logit_max": layers.logit[site],
+            "growth_exponent": layers.exponent[site],
+            "attention_entropy": layers.entropy[site],
+            "entropy_before": layers.before[site],
+            "attention_entropy_min": layers.lowest[site],
+            "median_of_layers": float(np.nanmedian(layers.logit)),
+            "trust_ratio": self._trust,
+            "learning_rate": float("nan") if rate is None else rate,
+        }
+        return {name: float(value) for name, value in values.items() if isfinite(value)}
+
+    def _ruled_out(self, site: int) -> tuple[str, ...]:
+        layers = self._layers
+        entropy, before = layers.entropy[site], layers.before[site]
+        stream = self._stream / self._then[1] if self._then else float("nan")
+        return tuple(
+            phrase
+            for holds, phrase in (
+                (
+                    entropy * thresholds.FALLEN < before,
+                    f"one odd token or head: the mean entropy fell from {before:.2g} to {entropy:.2g}",
+                ),
+                (self._rise <= blowup.JUMP, f"a rising learning rate: x{self._rise:.2f} since it began"),
+                (
+                    stream < thresholds.GROWN,
+                    f"a residual stream that grows: its largest norm input is x{stream:.1f} of then",
+                ),
+                (self._trust >= blowup.TRUST, f"updates that overshoot, so far: trust ratio {self._trust:.2f}"),
+            )
+            if holds
+        )

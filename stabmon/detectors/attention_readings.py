@@ -1,0 +1,98 @@
+"""What attention_blowup reads of every attention layer: how large its logits are, how sharp it is, and how fast."""
+
+from __future__ import annotations
+
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stabmon.detectors.blowup_readings import Clock
+from stabmon.detectors.forecast import Crossing, crossing
+from stabmon.detectors.slope import Floats
+from stabmon.detectors.thresholds import attention as thresholds
+from stabmon.detectors.trail import Trail
+from stabmon.records import Snapshot
+
+Mask = NDArray[np.bool_]
+
+
+class Sharpening:
+    """Of each layer: growth of S, its largest logit, as p = d ln S / d ln t, and what its entropy H does meanwhile."""
+
+    def __init__(self, layers: int) -> None:
+        self.logit = np.full(layers, np.nan)
+        """S."""
+        self.entropy = np.full(layers, np.nan)
+        """H."""
+        self.lowest = np.full(layers, np.nan)
+        """H of the head that has the lowest."""
+        self.exponent = np.full(layers, np.nan)
+        """p."""
+        self.since = np.full(layers, np.nan)
+        """Step since when p > 3; NaN: it is not so."""
+        self.before = np.full(layers, np.nan)
+        """H at that step."""
+        self._first = np.full(layers, np.nan)
+        self._long = Trail(log(thresholds.WINDOW), log(thresholds.SPACING))
+        """ln S over ln t."""
+        self._short = Trail(thresholds.FORECAST_STEPS, thresholds.FORECAST_SPACING)
+        """ln S and ln H of all layers over the step."""
+
+    def add(self, snapshot: Snapshot, clock: Clock) -> None:
+        """A step at which attention was read, and the learning rate was not 0 all along."""
+        logit, entropy, lowest = (
+            np.where(np.isfinite(values), values.astype(np.float64), np.nan)
+            for values in map(
+                snapshot.__getitem__, ("attention_logit_max", "attention_entropy", "attention_entropy_min")
+            )
+        )
+        known = np.isfinite(logit)
+        self.logit = np.where(known, logit, self.logit)
+        self.entropy = np.where(np.isfinite(entropy), entropy, self.entropy)
+        self.lowest = np.where(np.isfinite(lowest), lowest, self.lowest)
+        self._first = np.where(np.isfinite(self._first), self._first, logit)
+        logs = _log(logit)
+        self._long.add(log(clock.now), logs)
+        self._short.add(snapshot.step, np.concatenate((logs, _log(entropy))))
+        slope = self._long.slope()
+        if slope is not None and snapshot.step >= thresholds.FIRST_STEP:
+            self._judge(snapshot.step, slope, logs)
+
+    def _judge(self, step: int, slope: Floats, logs: Floats) -> None:
+        known = np.isfinite(slope) & np.isfinite(logs)
+        self.exponent = np.where(known, slope, self.exponent)
+        grown = logs - np.fmin.reduce(self._long.values, axis=0) > log(thresholds.GROWN)
+        fast = (self.exponent > thresholds.EXPONENT) & grown
+        begins = known & fast & np.isnan(self.since)
+        self.before = np.where(begins, self.entropy, self.before)
+        self.since = np.where(begins, step, np.where(known & ~fast, np.nan, self.since))
+
+    @property
+    def huge(self) -> Mask:
+        """Whether S is beyond what halves can tell apart, and was not so from the start."""
+        return (self.logit > thresholds.HUGE) & (self.logit > thresholds.GROWN * self._first)
+
+    @property
+    def sharp(self) -> Mask:
+        """Whether H is low, and fell while S grew."""
+        return (self.entropy < thresholds.SHARP) & (self.entropy * thresholds.FALLEN < self.before)
+
+    def forecast(self, layer: int) -> Crossing | None:
+        """When S reaches 1,000."""
+        values = self._short.values[:, layer]
+        return crossing(list(self._short.places), list(values), log(thresholds.HUGE))
+
+    def collapse(self, layer: int) -> Crossing | None:
+        """When H falls to .1."""
+        values = -self._short.values[:, len(self.logit) + layer]
+        return crossing(list(self._short.places), list(values), -log(thresholds.SHARP))
+
+
+def _log(values: Floats) -> Floats:
+    return np.log(np.where(values > 0, values, np.nan))
+
+
+def bfloat16_step(value: float) -> float:
+    """Distance of neighbouring numbers of that size in bfloat16: 2 from 256 on."""
+    return float(2.0 ** (np.floor(np.log2(value)) - 7))
