@@ -18,7 +18,7 @@ from stabmon.records import Finding, Snapshot
 
 
 class ContextStall:
-    """Warns of a collapse of the context share (falling, or frozen), calls it critical when it will not resolve at
+    """Warns of a collapse of the context share that is deep or lasts (falling, or frozen), calls it critical when it will not resolve at
     this learning rate or when a run that had learnt has lost it, and eases to info, with the most steps it can take,
     when it resolves. Silent where context is worth nothing; warns at most where that is unknown.
 
@@ -128,7 +128,7 @@ class ContextStall:
             return old
         if self._rising.since is not None:
             resolves = self._rising.lasts(thresholds.RISING_STEPS, self._step)
-            return "rising" if resolves and self._share.last > thresholds.FORECAST and old else old
+            return "rising" if resolves and self._share.last > thresholds.FORECAST else old
         if self._task.fell_back:
             return "fell_back" if self._fallen.lasts(thresholds.FELL_STEPS, self._step) else "falling"
         agrees = self._depth.agrees(self._floored)
@@ -137,4 +137,8 @@ class ContextStall:
         gone = self._lost.lasts(thresholds.LOST_STEPS, self._step) or self._low.lasts(thresholds.LOW_STEPS, self._step)
         if known and gone and agrees and self._step >= self._rate.cut_until:
             return "lost"
-        return "frozen" if self._flat.lasts(thresholds.FLAT_STEPS, self._step) else "falling"
+        if self._flat.lasts(thresholds.FLAT_STEPS, self._step):
+            return "frozen"
+        if self._share.below(thresholds.SUNK) or self._step - since >= thresholds.SUNK_STEPS:
+            return "falling"
+        return "falling" if old else None

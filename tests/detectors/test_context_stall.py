@@ -49,14 +49,14 @@ def said(snapshots: list[Snapshot]) -> list[tuple[int, str]]:
     return told(alerts_of(ContextStall(), snapshots))
 
 
-def test_the_measured_stall_is_warned_of_at_step_12_and_called_critical_within_80_steps() -> None:
+def test_the_measured_stall_is_warned_of_when_s_falls_under_2e_6_and_called_critical_within_80_steps() -> None:
     alerts = alerts_of(ContextStall(), a_run(along(POST_LN)))
-    assert told(alerts) == [(12, "warning"), (91, "critical")]
+    assert told(alerts) == [(24, "warning"), (91, "critical")]
     assert [a.since for a in alerts] == [11, 11]
 
 
-def test_the_deeper_stall_on_real_text_is_warned_of_at_step_10_and_called_critical_at_step_42() -> None:
-    assert said(a_run(along(TEXT))) == [(10, "warning"), (42, "critical")]
+def test_the_deeper_stall_on_real_text_is_warned_of_at_step_15_and_called_critical_at_step_57() -> None:
+    assert said(a_run(along(TEXT))) == [(15, "warning"), (57, "critical")]
 
 
 def test_the_first_line_is_the_action_and_the_cost_of_waiting() -> None:
@@ -73,13 +73,13 @@ def test_the_first_line_is_the_action_and_the_cost_of_waiting() -> None:
 def test_late_alerts_count_what_was_lost() -> None:
     share = along({1: 0.5, 300: 0.5, 320: 1e-5, 400: 1e-7})
     (alert,) = alerts_of(ContextStall(), a_run(share))
-    assert alert.action.endswith("; 1 steps are lost, and so is every further one")
+    assert alert.action.endswith("; 33 steps are lost, and so is every further one")
 
 
 def test_an_alert_carries_its_numbers_by_name_and_the_norm_where_tokens_are_most_alike() -> None:
     (alert, _) = alerts_of(ContextStall(), a_run(along(POST_LN)))
     assert (alert.layer, alert.site) == (7, "layers.7.norm")
-    assert alert.evidence["context_share"] == pytest.approx(along(POST_LN)[11], rel=1e-4)
+    assert alert.evidence["context_share"] == pytest.approx(along(POST_LN)[23], rel=1e-4)
     assert alert.evidence["bigram_gap"] == pytest.approx(0.7, abs=1e-6)
     assert alert.evidence["unigram_loss"] == pytest.approx(3.1, abs=1e-6)
     assert "0.70 nats" in alert.cause
@@ -101,7 +101,7 @@ def test_a_run_that_learns_is_silent_whatever_its_share() -> None:
 
 def test_a_run_from_pretrained_weights_is_not_taken_for_one_that_does_not_begin_to_learn() -> None:
     started = np.full(400, 3.1)
-    assert said(a_run(along(POST_LN), loss=started)) == [(12, "warning"), (91, "critical")]
+    assert said(a_run(along(POST_LN), loss=started)) == [(24, "warning"), (91, "critical")]
     assert said(a_run(along(POST_LN), loss=started, pretrained=np.ones(400))) == []
 
 
@@ -112,10 +112,12 @@ def test_a_run_from_pretrained_weights_that_loses_what_they_knew_is_told_so() ->
     assert "has lost what it had learnt" in alerts[0].action
 
 
-def test_a_plateau_that_resolves_is_warned_of_told_as_such_and_cleared_and_never_critical() -> None:
+def test_a_shallow_plateau_that_resolves_is_warned_of_after_60_steps_told_as_such_and_cleared_and_never_critical() -> (
+    None
+):
     loss = np.interp(np.arange(1, 401), [1, 277, 320, 400], [3.1, 3.1, 2.2, 1.9])
     alerts = alerts_of(ContextStall(), a_run(along(DELAYED), loss=loss))
-    assert told(alerts) == [(36, "warning"), (207, "info"), (234, "cleared")]  # s = 1e-3 at 225
+    assert told(alerts) == [(95, "warning"), (207, "info"), (234, "cleared")]  # s = 1e-3 at 225
 
 
 def test_a_plateau_as_deep_as_6e_6_that_ends_at_step_110_is_not_called_critical() -> None:
@@ -123,7 +125,7 @@ def test_a_plateau_as_deep_as_6e_6_that_ends_at_step_110_is_not_called_critical(
     share = along(
         {1: 0.5, 6: 2e-3, 10: 2.5e-4, 14: 8e-5, 20: 2.6e-5, 40: 6.6e-6, 70: 6e-6, 80: 2e-5, 100: 3e-4, 120: 0.06}
     )
-    assert said(a_run(share)) == [(15, "warning"), (114, "cleared")]
+    assert said(a_run(share)) == [(74, "warning"), (114, "cleared")]
 
 
 def test_a_plateau_as_deep_as_4e_7_that_ends_is_not_called_critical() -> None:
@@ -140,7 +142,7 @@ def test_a_plateau_as_deep_as_4e_7_that_ends_is_not_called_critical() -> None:
         122: 1.4e-6,
         250: 2.3e-3,
     }
-    assert said(a_run(along(shape))) == [(10, "warning"), (129, "info"), (245, "cleared")]
+    assert said(a_run(along(shape))) == [(25, "warning"), (129, "info"), (245, "cleared")]
 
 
 def test_the_forecast_is_an_upper_bound_from_the_slope() -> None:
@@ -153,12 +155,19 @@ def test_the_forecast_is_an_upper_bound_from_the_slope() -> None:
 
 def test_a_failed_escape_from_1e_8_is_never_called_resolving() -> None:
     share = along({1: 0.5, 30: 1e-7, 100: 1e-8, 150: 3e-8, 300: 1e-13, 400: 1e-13})
-    assert said(a_run(share)) == [(19, "warning"), (47, "critical")]
+    assert said(a_run(share)) == [(26, "warning"), (62, "critical")]
+
+
+def test_an_attempt_to_escape_that_touches_1e_3_and_falls_back_is_neither_an_end_nor_a_forecast() -> None:
+    """Real text, 6 layers, lr 2e-3."""
+    shape = {1: 0.3, 10: 1e-5, 30: 1.2e-7, 50: 4.8e-8, 200: 2e-8, 260: 2.6e-8, 290: 1.3e-7, 300: 5e-7, 310: 1.4e-3}
+    share = along({**shape, 313: 1e-3, 320: 2.8e-9, 400: 3e-10})
+    assert said(a_run(share)) == [(19, "warning"), (66, "critical")]
 
 
 def test_a_frozen_plateau_is_a_warning_for_good_and_says_so_when_it_is_first_seen_frozen() -> None:
     share = along({1: 0.5, 20: 5e-5, 400: 5.5e-5})
-    assert said(a_run(share)) == [(20, "warning")]
+    assert said(a_run(share)) == [(68, "warning")]
     detector = ContextStall()
     for snapshot in a_run(share)[:200]:
         detector.score(snapshot)
@@ -174,14 +183,14 @@ def test_without_targets_it_warns_and_says_that_it_does_not_know() -> None:
     alerts = alerts_of(
         ContextStall(), a_run(along(POST_LN), unigram_loss=nothing, bigram_loss=nothing, uniform_loss=nothing)
     )
-    assert told(alerts) == [(12, "warning")]
+    assert told(alerts) == [(24, "warning")]
     assert "unknown" in alerts[0].cause
 
 
 def test_targets_that_are_no_sequence_are_warned_of_and_told_apart_from_none() -> None:
     """Classes, or masked tokens: there is a unigram loss, and no bigram's."""
     alerts = alerts_of(ContextStall(), a_run(along(POST_LN), bigram_loss=np.full(400, NAN)))
-    assert told(alerts) == [(12, "warning")]
+    assert told(alerts) == [(24, "warning")]
     assert "unknown (the targets are no sequence" in alerts[0].cause
 
 
@@ -190,10 +199,10 @@ def test_what_was_ruled_out_is_what_was_read() -> None:
     alert = alerts_of(ContextStall(), a_run(along(POST_LN), grad_sq=grads))[0]
     assert alert.ruled_out == (
         "nothing to learn: the left neighbour is worth 0.70 nats",
-        "learning: the loss is +0.24 nats from the unigram loss",  # the median of steps 4 to 12: 2.5 exp(-7/3) above
+        "learning: the loss is +0.00 nats from the unigram loss",
         "pretrained weights: the first loss was +2.50 nats from it",
         "a dip that passes: the lowest block's gradient is 1.0e-03 of the highest's",
-        "a plateau that ends: ln s moves by -0.734 a step",
+        "a plateau that ends: ln s moves by -0.456 a step",
     )
     nothing = np.full(400, NAN)
     alert = alerts_of(ContextStall(), a_run(along(POST_LN), unigram_loss=nothing, bigram_loss=nothing))[0]
@@ -207,11 +216,10 @@ def test_a_gradient_that_reaches_the_lowest_block_delays_the_warning_by_25_steps
     assert alerts[0].since == 11
 
 
-def test_a_dip_of_fifteen_steps_with_live_gradients_is_silent() -> None:
+def test_a_dip_of_fifteen_steps_is_silent() -> None:
     """Pre-LN at lr 1e-2."""
     share = along({1: 0.5, 6: 1.2e-4, 10: 5.7e-5, 18: 8.3e-5, 25: 3.2e-4, 40: 4.4e-3, 50: 0.04, 400: 0.3})
-    assert said(a_run(share, grad_sq=np.ones((400, 8)))) == []
-    assert said(a_run(share)) == [(10, "warning"), (41, "cleared")]
+    assert said(a_run(share)) == []
 
 
 def test_a_cut_of_the_learning_rate_starts_the_trend_afresh_and_eases_the_alert_when_it_works() -> None:
@@ -221,21 +229,21 @@ def test_a_cut_of_the_learning_rate_starts_the_trend_afresh_and_eases_the_alert_
     share = along({**TEXT, 60: 3e-8, 100: 3e-8, 120: 7e-8, 400: 0.01})
     rate = np.where(np.arange(1, 401) < 60, 1e-3, 1e-4)
     alerts = said(a_run(share, learning_rate=rate))
-    assert alerts == [(10, "warning"), (42, "critical"), (69, "warning"), (142, "info"), (355, "cleared")]
+    assert alerts == [(15, "warning"), (57, "critical"), (69, "warning"), (142, "info"), (355, "cleared")]
 
 
 def test_a_cut_that_does_not_help_is_critical_again_after_sixty_times_ten_steps() -> None:
     share = along({**TEXT, 1000: 1e-9}, 1000)
     rate = np.where(np.arange(1, 1001) < 60, 1e-3, 1e-4)
     alerts = alerts_of(ContextStall(), a_run(share, learning_rate=rate))
-    assert told(alerts) == [(10, "warning"), (42, "critical"), (69, "warning"), (660, "critical")]
+    assert told(alerts) == [(15, "warning"), (57, "critical"), (69, "warning"), (660, "critical")]
     assert "Wait for the cut of step 60 until step 660" in alerts[2].action
 
 
 def test_a_warm_up_and_a_decay_are_no_cuts() -> None:
     t = np.arange(1, 401)
     rate = np.where(t < 300, 1e-3 * t / 300, 1e-3 * (1 - (t - 300) / 250))
-    assert said(a_run(along(POST_LN), learning_rate=rate)) == [(12, "warning"), (91, "critical")]
+    assert said(a_run(along(POST_LN), learning_rate=rate)) == [(24, "warning"), (91, "critical")]
 
 
 def test_where_dropout_holds_the_training_share_up_the_probe_tells() -> None:
@@ -243,7 +251,7 @@ def test_where_dropout_holds_the_training_share_up_the_probe_tells() -> None:
     probed = np.where((np.arange(1, 401) <= 50) | (np.arange(1, 401) % 50 == 0), along(TEXT), NAN)
     noise = np.full((400, 8), 0.93)  # so much are tokens alike under it
     alerts = alerts_of(ContextStall(), a_run(trained, probe_context_share=probed, token_similarity=noise))
-    assert told(alerts) == [(10, "warning"), (42, "critical")]
+    assert told(alerts) == [(15, "warning"), (100, "critical")]  # read at step 50, then at 100
     assert "probe_context_share" in alerts[0].evidence
 
 
@@ -280,17 +288,17 @@ def test_the_last_2000_steps_are_all_it_needs_to_go_on_after_a_stop() -> None:
 
 def test_it_clears_once_the_share_has_been_back_for_ten_steps() -> None:
     share = along({1: 0.5, 20: 5e-5, 100: 5e-5, 101: 0.5, 400: 0.5})
-    assert said(a_run(share)) == [(20, "warning"), (110, "cleared")]
+    assert said(a_run(share)) == [(68, "warning"), (110, "cleared")]
 
 
 def test_a_share_that_is_infinite_or_missing_is_left_out() -> None:
     share = along(POST_LN)
     share[[13, 14, 30]] = [np.inf, NAN, np.inf]
-    assert said(a_run(share))[0] == (12, "warning")
+    assert said(a_run(share))[0] == (24, "warning")
 
 
 def test_readings_every_tenth_step_are_enough() -> None:
     """As after a resume: no dense start."""
     share = along({1: 0.5, 200: 0.5, 220: 5e-8, 1000: 1e-8}, 1000)
     sparse: list[Alert] = alerts_of(ContextStall(), a_run(share)[9::10])
-    assert told(sparse) == [(230, "warning"), (250, "critical")]
+    assert told(sparse) == [(230, "warning"), (260, "critical")]

@@ -15,10 +15,14 @@ fall back to 1e-9."""
 FIRST_STEP = 10
 """Live: before it healthy runs fall as fast as stalled ones."""
 
+SUNK = 2e-6
+SUNK_STEPS = 60
+"""Under it, or so long under COLLAPSED without rising, a warning. Live: 23 stalled runs were under it
+by step 10 to 23; of 12 plateaus that resolved, three were, at step 25 to 35."""
 LOST = 1e-7
-LOST_STEPS = 15
-"""Under it and not rising for so long, nothing turned up any more. Live: runs on text that did turn had been at 6e-6
-(lr 5e-4) and 2.3e-7 (7e-4); those that did not (1e-3) were at 5e-8 by step 30."""
+LOST_STEPS = 30
+"""Under it and not rising for so long, nothing turned up any more. Live: the lowest of plateaus that resolved were at
+2.3e-7, 5e-7 and 7e-7; the highest of 23 stalls was at 7e-8 by step 40, the others under 3e-8."""
 LOW = 1e-6
 FALLING = -0.01
 LOW_STEPS = 60
