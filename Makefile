@@ -6,6 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
 TAPS := tests/taps
+DETECTION := tests/bench/detection
 BROWSER := tests/browser
 DISTRIBUTED := tests/distributed tests/test_ddp.py tests/huggingface/test_two_ranks.py
 TRAINING := $(wildcard tests/bench tests/demo tests/huggingface $(addprefix tests/test_,$(addsuffix .py,examples frameworks gentle_edges huggingface lightning lightning_loggers lightning_on_alert monitor reaction)))
@@ -14,12 +15,12 @@ TRAINING := $(wildcard tests/bench tests/demo tests/huggingface $(addprefix test
 export OMP_NUM_THREADS ?= 1
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check format test-unit test-taps test-training test-distributed test-browser clean
+.PHONY: demo test check format test-unit test-taps test-training test-detection test-distributed test-browser clean
 
 demo: .venv/ready
 	@$(BIN)/stabmon demo $(ARGS)
 
-test: check test-unit test-taps test-training test-distributed test-browser
+test: check test-unit test-taps test-training test-detection test-distributed test-browser
 
 check: .venv/ready-to-test
 	@$(BIN)/ruff format --check .
@@ -37,7 +38,10 @@ test-taps: .venv/ready-to-test
 	@$(PYTEST) $(TAPS) $(ARGS)
 
 test-training: .venv/ready-to-test
-	@$(PYTEST) $(TRAINING) $(addprefix --ignore=,$(DISTRIBUTED)) $(ARGS)
+	@$(PYTEST) $(TRAINING) $(addprefix --ignore=,$(DISTRIBUTED) $(DETECTION)) $(ARGS)
+
+test-detection: .venv/ready-to-test
+	@$(PYTEST) $(DETECTION) $(ARGS)
 
 test-distributed: .venv/ready-to-test
 	@$(PYTEST) $(DISTRIBUTED) $(ARGS)

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -69,10 +70,19 @@ def detected(ask: Ask) -> list[Graded]:
     with ExitStack() as stack:
         folder = ask.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stabmon-bench-")))
         if ask.train:
+            _check_packages(runs)
             folder.mkdir(parents=True, exist_ok=True)
         else:
             runs = _recorded(runs, folder)
         return _graded(runs, folder, workers)
+
+
+def _check_packages(runs: Sequence[Run]) -> None:
+    """Before the first training, not after the last."""
+    if any(scenario.data == "digits" for scenario, _ in runs) and find_spec("sklearn") is None:
+        raise ValueError(
+            "the images of digits that some trainings learn come with scikit-learn: pip install scikit-learn"
+        )
 
 
 def _recorded(runs: Sequence[Run], folder: Path) -> list[Run]:

@@ -108,6 +108,8 @@ class _Labeller:
             return Outcome("ATTENTION", seen.why or worse.why, begins, min(began), also)
         if abs(worse.by - RISE) <= BAND:
             return Outcome(None, worse.why, begins)
+        if self.control is None and seen.what in ("HEALTHY", "DELAYED"):
+            return self._no_control(begins)
         return self._plain(seen, begins)
 
     def _implementation(self, seen: Shown, begins: int, also: tuple[Class, ...]) -> Outcome:
@@ -116,7 +118,7 @@ class _Labeller:
         if also and seen.what != "SPIKE":
             return Outcome("IMPLEMENTATION", seen.why, begins, begins, also)
         if self.control is None:
-            return Outcome(None, f"its control {self.run.scenario.control or '(none)'} is not there", begins)
+            return self._no_control(begins)
         if abs(abs(worse.by) - RISE) <= BAND:
             return Outcome(None, worse.why, begins)
         if abs(worse.by) > RISE:
@@ -152,6 +154,9 @@ class _Labeller:
         if self.run.scenario.data in self.learnable:
             return Outcome("STALL", f"{seen.why}; others learn from this data", begins, seen.onset)
         return Outcome("FLOOR", seen.why)
+
+    def _no_control(self, begins: int) -> Outcome:
+        return Outcome(None, f"its control {self.run.scenario.control or '(none)'} is not there", begins)
 
     def _worse(self) -> _Worse:
         return _Worse.of(self.run.curve, self.control.curve) if self.control else _Worse(0.0, None, "no control")

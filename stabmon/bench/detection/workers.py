@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -36,11 +36,18 @@ def judged(runs: Sequence[Run], folder: Path, workers: int) -> Iterator[Done]:
     os.environ["OMP_NUM_THREADS"] = "1"  # of the workers: spawned ones read it before torch does
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         work = {pool.submit(_one, run, folder): run for run in runs}
-        for future in as_completed(work):
-            try:
-                yield Done(work[future], future.result())
-            except Exception as error:  # also a worker that was killed
-                yield Done(work[future], None, f"{type(error).__name__}: {error}")
+        try:
+            for future in as_completed(work):
+                yield _done(work[future], future)
+        finally:
+            pool.shutdown(cancel_futures=True)  # on Ctrl-C those that have not begun never do
+
+
+def _done(run: Run, future: Future[Judged]) -> Done:
+    try:
+        return Done(run, future.result())
+    except Exception as error:  # also a worker that was killed
+        return Done(run, None, f"{type(error).__name__}: {error}")
 
 
 def _one(run: Run, folder: Path) -> Judged:
