@@ -86,6 +86,7 @@ class Growth:
         self.since = np.full(sites, np.nan)
         """Step since when p > 3, and n has grown enough to matter; NaN: it is not so."""
         self._first = np.full(sites, np.nan)
+        self._began = np.full(sites, np.nan)
         self.long = Trail(log(thresholds.WINDOW), log(thresholds.SPACING))
         """ln n over ln t."""
         self._short = Trail(thresholds.RATE_STEPS, thresholds.RATE_SPACING)
@@ -122,8 +123,13 @@ class Growth:
             since_first & (rise > log(thresholds.DOUBLED)),
         )
         hot = (self.exponent > thresholds.EXPONENT) & grown
+        self._began = np.where(known & np.isnan(self.since), self.logs, self._began)
         since = np.where(np.isnan(self.since), step, self.since)
         self.since = np.where(known, np.where(hot, since, np.nan), self.since)
+
+    def risen(self, site: int) -> float:
+        """n over what it was when it began to grow too fast."""
+        return float(np.exp(self.logs[site] - self._began[site]))
 
     def exponential(self, site: int) -> bool:
         """Whether ln n is straighter over t than over ln t."""
@@ -158,8 +164,8 @@ class Shocks:
     def __init__(self) -> None:
         self.latest: dict[str, float] = {}
         self.overshot = -1
-        """Last step at which an update overshot; of two in a row that the trust ratio shows, the first."""
-        self._distrusted: int | None = None
+        """Last step at which an update overshot; of those in a row that the trust ratio shows, the first."""
+        self._low: deque[int] = deque(maxlen=thresholds.TRUST_READINGS)
         self._trail: deque[tuple[int, float]] = deque(maxlen=self.LAST)
 
     def read(self, snapshot: Snapshot) -> None:
@@ -175,10 +181,12 @@ class Shocks:
                 self.overshot = snapshot.step
         if np.isfinite(trust):
             self.latest["trust_ratio"] = trust
-            low = trust < thresholds.TRUST
-            if low and self._distrusted is not None:
-                self.overshot = max(self.overshot, self._distrusted)
-            self._distrusted = snapshot.step if low else None
+            if trust < thresholds.TRUST:
+                self._low.append(snapshot.step)
+            else:
+                self._low.clear()
+            if len(self._low) == thresholds.TRUST_READINGS:
+                self.overshot = max(self.overshot, self._low[0])
 
     def forecast(self) -> Crossing | None:
         """When one update changes the output by .2 nats a token."""

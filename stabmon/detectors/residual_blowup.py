@@ -21,7 +21,7 @@ from stabmon.records import Finding, Snapshot
 
 class ResidualBlowup:
     """Warns of a norm on the residual stream whose input grows as step^p with p > 3 for long; critical once updates
-    overshoot as well or float16 is near its end. Says when that will be, as far as the trend tells.
+    overshoot as well, it has grown a hundredfold, or float16 is near its end. Says when, as far as the trend tells.
 
     Score: p / 3.
     """
@@ -80,7 +80,7 @@ class ResidualBlowup:
     def explain(self, site: int) -> Finding:
         """How fast that norm's input grows, what updates do, and when it will break."""
         since = int(self._growth.since[site])
-        critical = self._overshoots(since) or self._ends
+        critical = self._overshoots(since) or self._ends or self._growth.risen(site) > thresholds.RISEN
         return Finding(
             severity="critical" if critical else "warning",
             action=self._action(site, since),
@@ -154,6 +154,7 @@ class ResidualBlowup:
         values = {
             "norm_input_msq": exp(growth.logs[site]),
             "growth_exponent": growth.exponent[site],
+            "times_since_it_began": growth.risen(site),
             "doubling_steps": log(2) / growth.rate[site] if growth.rate[site] > 0 else float("nan"),
             "growth_per_norm": growth.depth_factor(self._streams),
             **self._shocks.latest,

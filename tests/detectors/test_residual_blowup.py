@@ -100,10 +100,16 @@ def test_an_update_that_changes_the_output_by_more_than_a_fifth_of_a_nat_makes_i
     assert overshooting([80], "output_change_kl", 0.5, 0.01) == [(63, "warning"), (80, "critical")]
 
 
-def test_two_low_trust_ratios_in_a_row_make_it_critical_and_one_does_not() -> None:
-    assert overshooting([80, 100], "trust_ratio", 0.1, 0.9) == [(63, "warning")]
-    assert overshooting([80, 90], "trust_ratio", 0.1, 0.9) == [(63, "warning"), (90, "critical")]
-    assert overshooting([40, 50], "trust_ratio", 0.1, 0.9) == [(63, "warning")]
+def test_three_low_trust_ratios_in_a_row_make_it_critical_and_two_do_not() -> None:
+    assert overshooting([70, 80, 100], "trust_ratio", 0.1, 0.9) == [(63, "warning")]
+    assert overshooting([80, 90, 100], "trust_ratio", 0.1, 0.9) == [(63, "warning"), (100, "critical")]
+    assert overshooting([30, 40, 50], "trust_ratio", 0.1, 0.9) == [(63, "warning")]
+
+
+def test_a_hundredfold_growth_is_critical_by_itself() -> None:
+    """t^4 from step 50 on is 100 times as much at step 158.1."""
+    alerts = alerts_of(ResidualBlowup(), make_series({"norm_input_msq": 1e-3 * steps(200) ** 4}))
+    assert told(alerts) == [(63, "warning"), (159, "critical")]
 
 
 def test_an_overshoot_before_the_growth_is_not_held_against_it() -> None:
@@ -127,7 +133,7 @@ def test_one_wild_reading_changes_nothing() -> None:
 
 def test_every_tenth_step_is_enough() -> None:
     t = 10 * steps(100)
-    (alert,) = alerts_of(ResidualBlowup(), make_series({"norm_input_msq": 1e-9 * t**4}, first=10, every=10))
+    alert, *_ = alerts_of(ResidualBlowup(), make_series({"norm_input_msq": 1e-9 * t**4}, first=10, every=10))
     assert (alert.step, alert.since) == (70, 50)
 
 
@@ -205,15 +211,12 @@ def test_a_ramp_is_named_and_its_end_is_the_remedy() -> None:
 
 
 def test_float16_near_its_end_is_critical_and_its_time_is_in_the_first_line() -> None:
-    alert, *_ = rises(400, **_to(400))  # x1.0125 a step, from 40 sqrt(20) at step 150: 65,504 at step 622
-    assert alert.severity == "warning"
-    assert f"float16 overflows in about {622 - alert.step} steps" in alert.action
-    assert told(rises(520, **_to(520))) == [(273, "warning"), (512, "critical")]  # ln 4 / .0125 = 111 before it
-
-
-def _to(count: int) -> dict[str, Floats]:
-    largest = 40 * np.sqrt(accelerating(steps(count)))
-    return {"activation_max": largest, "range_used": np.log(largest / 65504)}
+    t = steps(380)
+    largest = 640 * np.sqrt(accelerating(t))  # x1.0125 a step, from 640 sqrt(20) at step 150: 65,504 at step 400.1
+    alerts = rises(380, activation_max=largest, range_used=np.log(largest / 65504))
+    assert told(alerts) == [(273, "warning"), (290, "critical")]  # x4 takes ln 4 / .0125 = 110.9 steps
+    assert "float16 overflows in about 127 steps" in alerts[0].action
+    assert "float16 overflows in about 110 steps" in alerts[1].action
 
 
 def test_after_a_stop_late_in_a_run_the_same_is_told() -> None:

@@ -28,10 +28,16 @@ REMEMBERED = 2000
 """Steps that a resume shows again: later the first value does not count, lest an alert depend on a stop."""
 
 TRUST = 0.3
-"""Live: on the fixed probe one trust ratio is noise (-1 to 5 in a healthy run); two low ones in a row are not."""
+TRUST_READINGS = 3
+"""In a row. Live: on the fixed probe one trust ratio is noise (-5 to 7 in healthy runs): of ten readings one is low, of
+twenty pairs one; of three in a row, one in 33 in the worst of eight runs, none in the others."""
 SHOCK = 0.2
 """nats per token by which one update changes the output. Live: .05 at hot learning rates, .2 and more before a loss
 breaks."""
+
+RISEN = 100.0
+"""Times n when it began to grow too fast, for critical. Live: a runaway run was there 60 steps before its loss broke; in
+runs that did well n never grew so after step 50."""
 
 JUMP = 1.5
 """A learning rate that is this many times the last one is a known change: growth is measured in steps of the new one.
