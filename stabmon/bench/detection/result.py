@@ -7,6 +7,7 @@ from typing import Any
 
 from stabmon.bench.detection.figures import (
     FalseAlarms,
+    Figures,
     Graded,
     Share,
     confusion,
@@ -15,7 +16,7 @@ from stabmon.bench.detection.figures import (
     named,
 )
 from stabmon.bench.detection.targets import targets
-from stabmon.bench.detection.versus import versus
+from stabmon.bench.detection.versus import Versus, versus
 from stabmon.bench.intervals import Rate
 
 
@@ -23,46 +24,48 @@ def result(runs: Sequence[Graded]) -> dict[str, Any]:
     """`classes`, `false_alarms` and `baselines` have the same shape as those of `stabmon bench recorded`."""
     right, true = named(runs)
     return {
-        "classes": {
-            name: {
-                "runs": row.runs,
-                "precision": _finite(row.precision.value),
-                "recall": _finite(row.recall.value),
-                "lead_median": row.lead(0.5),
-                "lead_p10": row.lead(0.1),
-                "precision_interval": row.precision.interval,
-                "recall_interval": row.recall.interval,
-                **_share("critical", row.critical),
-                **_share("critical_precision", row.critical_precision),
-                **_share("in_time", row.in_time),
-                **_share("critical_in_time", row.critical_in_time),
-                **_share("named", row.named),
-            }
-            for name, row in figures(runs).items()
-        },
+        "classes": {name: _figures(row) for name, row in figures(runs).items()},
         "false_alarms": _false(runs),
         **_share("class_right", right),
         **_share("class_true", true),
-        "baselines": {
-            name: {
-                "recall": _finite(row.recall.value),
-                "precision": _finite(row.precision.value),
-                "lead_median": row.lead(0.5),
-                "lead_p10": row.lead(0.1),
-                **_rate(row.false),
-                "classes": {
-                    label: {"recall": _finite(of.recall.value), "lead_median": of.lead(0.5), "lead_p10": of.lead(0.1)}
-                    for label, of in row.by_class.items()
-                },
-            }
-            for name, row in versus(runs).items()
-        },
+        "baselines": {name: _versus(row) for name, row in versus(runs).items()},
         "targets": [
             {"what": t.what, "value": _finite(t.value), "wanted": t.wanted, "interval": t.interval, "met": t.met}
             for t in targets(runs)
         ],
         "confusion": confusion(runs),
         "runs": {run.name: _run(run) for run in runs},
+    }
+
+
+def _figures(row: Figures) -> dict[str, Any]:
+    return {
+        "runs": row.runs,
+        "precision": _finite(row.precision.value),
+        "recall": _finite(row.recall.value),
+        "lead_median": row.lead(0.5),
+        "lead_p10": row.lead(0.1),
+        "precision_interval": row.precision.interval,
+        "recall_interval": row.recall.interval,
+        **_share("critical", row.critical),
+        **_share("critical_precision", row.critical_precision),
+        **_share("in_time", row.in_time),
+        **_share("critical_in_time", row.critical_in_time),
+        **_share("named", row.named),
+    }
+
+
+def _versus(row: Versus) -> dict[str, Any]:
+    return {
+        "recall": _finite(row.recall.value),
+        "precision": _finite(row.precision.value),
+        "lead_median": row.lead(0.5),
+        "lead_p10": row.lead(0.1),
+        **_rate(row.false),
+        "classes": {
+            name: {"recall": _finite(of.recall.value), "lead_median": of.lead(0.5), "lead_p10": of.lead(0.1)}
+            for name, of in row.by_class.items()
+        },
     }
 
 
