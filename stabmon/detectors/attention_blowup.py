@@ -43,7 +43,7 @@ class AttentionBlowup:
         self._scores: Array = np.zeros(0, np.float32)
         self._step = 0
         self._stream = self._trust = float("nan")
-        """Largest norm input, and trust ratio: the latest."""
+        """Largest norm input, and trust ratio: the latest of those at which something grew."""
         self._then: tuple[float, float] | None = None
         """Learning rate and largest norm input when the growth began."""
 
@@ -65,18 +65,19 @@ class AttentionBlowup:
         layers = self._layers
         layers.add(snapshot, self._clock)
         self._read_others(snapshot)
-        score = np.nan_to_num(layers.exponent) / thresholds.EXPONENT
+        score = np.fmax(layers.exponent, 0) / thresholds.EXPONENT
         alerting = layers.huge | (self._lasting & (self._large | layers.sharp))
-        self._scores = np.where(alerting, np.maximum(score, 1), np.clip(score, 0, 0.99)).astype(np.float32)
+        self._scores = np.where(alerting, np.maximum(score, 1), np.minimum(score, 0.99)).astype(np.float32)
 
     def _read_others(self, snapshot: Snapshot) -> None:
+        if np.isnan(self._layers.since).all():
+            self._then = None
+            return  # nearly every reading
         stream, trust = snapshot["norm_input_msq"], snapshot.scalar("trust_ratio")
         if np.isfinite(stream).any():
             self._stream = float(stream[np.isfinite(stream)].max())
         self._trust = trust if isfinite(trust) else self._trust
-        if not np.isfinite(self._layers.since).any():
-            self._then = None
-        elif self._then is None:
+        if self._then is None:
             self._then = (self._clock.rate or 0.0, self._stream)
 
     @property

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from stabmon.bench.waits import counting
 from stabmon.settings import Settings
 from stabmon.taps import Due
 from stabmon.taps.parts import examine
@@ -193,6 +194,17 @@ def test_padding_neither_keeps_a_unit_alive_nor_from_saturation() -> None:
         assert found["saturated_unit_share", "transformer.h.0.mlp.c_proj"] == pytest.approx(2 / UNITS)
         handle.remove()
         tap.detach()
+
+
+def test_it_never_waits_for_the_device() -> None:
+    model = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=16, n_positions=8))
+    tap = attach(model)
+    ids, mask = torch.randint(16, (2, 6)), torch.tensor([[1] * 6, [1, 1, 1, 0, 0, 0]])
+    with counting(torch.device("cpu")) as waits:
+        model(input_ids=ids, attention_mask=mask)
+        tap.read()
+        tap.weights()
+    assert waits.count == 0
 
 
 def test_values_count_in_means_over_ranks_by_their_tokens() -> None:
