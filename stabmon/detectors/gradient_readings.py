@@ -17,10 +17,10 @@ BLOCKS = ("grad_norm", "update_norm", "rms_t")
 
 
 class Total:
-    """Of all gradients. Its trend is the median of the last 32, and of what that leaves the same again."""
+    """Of all gradients. Its level is the median of the last 64."""
 
     def __init__(self) -> None:
-        self._levels, self._lags = Window(thresholds.TREND), Window(thresholds.TREND)
+        self._levels = Window(thresholds.TREND)
         self._white, self.sums = Whitened(), ShiryaevRoberts()
         self._last: deque[float] = deque(maxlen=thresholds.SLOW_LAST)
 
@@ -46,22 +46,17 @@ class Total:
 
     def bet(self, step: int, x: float) -> None:
         """On x before it is pushed."""
-        excess = self._excess(x)
-        if isfinite(excess):
-            self._last.append(min(excess, x - self.level))
-            self.sums.bet(self._white.residual(excess), tie(step))
+        rise = x - self.level
+        if isfinite(rise):
+            self._last.append(rise)
+            self.sums.bet(self._white.residual(rise), tie(step))
 
     def push(self, x: float) -> None:
-        excess = self._excess(x)
-        if isfinite(excess):
-            self.sums.push(self._white.residual(excess))
-            self._white.push(excess)
-        if isfinite(self.level):
-            self._lags.push(x - self.level)
+        rise = x - self.level
+        if isfinite(rise):
+            self.sums.push(self._white.residual(rise))
+            self._white.push(rise)
         self._levels.push(x)
-
-    def _excess(self, x: float) -> float:
-        return x - self.level - self._lags.median if len(self._lags) >= thresholds.LEAST_TREND else nan
 
 
 class Blocks:
@@ -73,29 +68,29 @@ class Blocks:
         """Statistic of each stream."""
         self.sites = [site for _, site in found]
         self.streams = Streams(len(found))
-        self._levels, self._lags = Rings(len(found), thresholds.TREND), Rings(len(found), thresholds.TREND)
+        self._levels = Rings(len(found), thresholds.BLOCK_TREND)
         self._last = Rings(len(found), thresholds.SLOW_LAST)
         self.steps: deque[int] = deque(maxlen=thresholds.SLOW_LAST)
-        self._values = self.rises = self._excess = np.full(len(found), np.nan)
+        self._values = self.rises = np.full(len(found), np.nan)
         """`rises`: over each stream's level, at the last reading; NaN where there is none yet."""
 
     def read(self, snapshot: Snapshot) -> None:
         self._values = self._logs(snapshot)
-        self.rises = _over(self._levels, self._values)
-        self._excess = _over(self._lags, self.rises)
+        ready = self._levels.pushed >= thresholds.LEAST_TREND
+        level = self._levels.quantiles(np.arange(len(ready)), 0.5)[0]
+        self.rises = np.where(ready, self._values - level, np.nan)
 
     def bet(self, step: int) -> None:
         """On what was read, before it is pushed."""
         self.steps.append(step)
-        rows = np.flatnonzero(np.isfinite(self._excess))
-        self._last.push(rows, np.minimum(self._excess, self.rises)[rows])
-        self.streams.bet(self._excess, tie(step))
+        rows = np.flatnonzero(np.isfinite(self.rises))
+        self._last.push(rows, self.rises[rows])
+        self.streams.bet(self.rises, tie(step))
 
     def push(self) -> None:
-        self.streams.push(self._excess)
-        for rings, values in ((self._lags, self.rises), (self._levels, self._values)):
-            rows = np.flatnonzero(np.isfinite(values))
-            rings.push(rows, values[rows])
+        self.streams.push(self.rises)
+        rows = np.flatnonzero(np.isfinite(self._values))
+        self._levels.push(rows, self._values[rows])
 
     def least(self, stream: int) -> float:
         """The rise of each of its last four readings that matters."""
@@ -120,12 +115,6 @@ class Blocks:
         values = np.concatenate([norm, update / rate if rate > 0 else update, rms])
         known = np.isfinite(values) & (values > 0)
         return np.where(known, np.log(np.where(known, values, 1.0)), np.nan)
-
-
-def _over(rings: Rings, values: Floats) -> Floats:
-    """Over the median of each stream's last 32; NaN while there are fewer than 12."""
-    ready = rings.pushed >= thresholds.LEAST_TREND
-    return np.where(ready, values - rings.quantiles(np.arange(len(values)), 0.5)[0], np.nan)
 
 
 class Growth:

@@ -115,6 +115,7 @@ class GradientSpike:
             return
         if spike.points > thresholds.POINTS:
             self._total, self._blocks = Total(), Blocks(snapshot)
+            self._high.clear()
         self._open = None
         self._forget()
 
