@@ -1,0 +1,232 @@
+"""Updates that move the output too far are told of in their own step; noisy trust ratios are not believed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from stabmon.detectors.update_shock import UpdateShock
+from stabmon.records import Alert, Layout, Snapshot
+from tests.detectors.losses import Floats
+from tests.detectors.series import alerts_of, make_series, told
+
+EVERY = 10
+COUNT = 60
+"""Readings, at steps 10, 20, ..., 600."""
+SHOCK = 400
+
+
+def at(step: int) -> int:
+    return step // EVERY - 1
+
+
+class Run:
+    """Ordinary readings of a run with KL about .006, whose trust ratios are all over the place."""
+
+    def __init__(self, kl: float = 6e-3, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        self.kl = np.asarray(kl * np.exp(rng.normal(0, 0.5, COUNT)))
+        self.predicted = rng.normal(-0.008, 0.006, COUNT)
+        self.actual = self.predicted + self.kl
+        self.rate = np.full(COUNT, 1e-3)
+        self.more: dict[str, Floats] = {}
+
+    def update(self, step: int, kl: float, predicted: float, actual: float) -> None:
+        self.kl[at(step)], self.predicted[at(step)], self.actual[at(step)] = kl, predicted, actual
+
+    def snapshots(self) -> list[Snapshot]:
+        rows = {
+            "output_change_msq": self.kl / 2,
+            "output_msq": np.ones(COUNT),
+            "output_change_kl": self.kl,
+            "actual_loss_change": self.actual,
+            "predicted_loss_change": self.predicted,
+            "learning_rate": self.rate,
+        }
+        return make_series(rows | self.more, first=EVERY, every=EVERY)
+
+    def alerts(self) -> list[Alert]:
+        return alerts_of(UpdateShock(), self.snapshots())
+
+    def said(self) -> list[tuple[int, str]]:
+        return told(self.alerts())
+
+
+def test_a_step_of_thirty_times_the_learning_rate_is_critical_in_its_own_step() -> None:
+    """Measured: KL 1.8, trust ratio -.38."""
+    run = Run()
+    run.update(SHOCK, kl=1.8, predicted=-1.0, actual=0.38)
+    run.rate[at(SHOCK)] = 3e-2
+    first, end = run.alerts()
+    assert (first.step, first.severity, first.since) == (SHOCK, "critical", SHOCK)
+    assert first.evidence["trust_ratio"] == pytest.approx(-0.38)
+    assert first.evidence["usual output_change_kl"] == pytest.approx(6e-3, rel=0.5)
+    assert first.cause == "The learning rate went from 1e-3 to 3e-2."
+    assert end.state == "cleared"
+
+
+def test_the_same_size_is_a_warning_where_the_loss_did_not_rise_or_no_fall_was_promised() -> None:
+    run = Run()
+    run.update(SHOCK, kl=1.8, predicted=-1.0, actual=-0.2)
+    assert run.said()[0] == (SHOCK, "warning")
+    run.update(SHOCK, kl=1.8, predicted=0.1, actual=0.5)
+    assert run.said()[0] == (SHOCK, "warning")
+    run.update(SHOCK, kl=1.8, predicted=np.nan, actual=np.nan)
+    (first, _) = run.alerts()
+    assert (first.step, first.severity) == (SHOCK, "warning")
+    assert first.ruled_out == ("a jump of the learning rate: it was 1e-3 at the reading before",)
+
+
+@pytest.mark.parametrize(
+    ("usual", "kl", "expected"),
+    [
+        (6e-3, 0.15, 0),
+        (6e-3, 0.25, 1),
+        (1e-4, 0.03, 0),
+        (1e-4, 0.06, 1),
+        (2e-3, 0.05, 0),
+        (2e-3, 0.09, 1),
+        (0.08, 0.3, 0),
+        (0.08, 0.6, 1),
+    ],
+)
+def test_the_limit_is_a_fifth_of_a_nat_or_thirty_times_the_usual_or_five_times_in_hot_runs(
+    usual: float, kl: float, expected: int
+) -> None:
+    run = Run(usual)
+    run.kl[:] = usual
+    run.actual = 0.9 * run.predicted
+    run.predicted = -np.abs(run.predicted)
+    run.actual = 0.9 * run.predicted
+    run.update(SHOCK, kl=kl, predicted=-0.1, actual=-0.09)
+    assert len([alert for alert in run.alerts() if alert.state == "raised"]) == expected
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_healthy_runs_are_silent_though_a_third_of_their_trust_ratios_are_under_three_tenths(seed: int) -> None:
+    run = Run(seed=seed)
+    assert (run.actual / run.predicted < 0.3).mean() > 0.3
+    assert run.said() == []
+
+
+def test_one_low_trust_ratio_is_no_alarm_and_two_of_three_large_updates_with_one_are() -> None:
+    run = Run()
+    run.update(400, kl=0.06, predicted=-0.07, actual=-0.01)
+    assert run.said() == []
+    run.update(420, kl=0.06, predicted=-0.07, actual=-0.01)
+    assert run.said()[0] == (420, "warning")
+    run.update(420, kl=0.06, predicted=-0.07, actual=-0.05)
+    assert run.said() == []
+
+
+def test_large_updates_that_keep_too_little_for_long_are_the_edge() -> None:
+    """KL of .06 where .006 was usual, of which .6 is kept: the third of five readings tells."""
+    run = Run()
+    for step in range(400, 500, EVERY):
+        run.update(step, kl=0.06, predicted=-0.15, actual=-0.09)
+    assert run.said()[0] == (420, "info")
+    for step in range(400, 500, EVERY):
+        run.update(step, kl=0.06, predicted=-0.15, actual=-0.14)
+    assert run.said() == []
+
+
+def test_the_first_thirty_steps_are_neither_judged_nor_learnt_from() -> None:
+    run = Run()
+    for step in (10, 20, 30):
+        run.update(step, kl=0.7, predicted=-1.0, actual=0.5)
+    assert run.said() == []
+    run.update(SHOCK, kl=0.25, predicted=-0.1, actual=0.1)
+    assert run.said()[0] == (SHOCK, "critical")
+
+
+def test_a_shock_does_not_raise_the_bar_for_the_next() -> None:
+    run = Run()
+    for step in range(200, 400, 20):
+        run.update(step, kl=0.5, predicted=-0.1, actual=0.1)
+    run.update(SHOCK, kl=0.25, predicted=-0.1, actual=0.1)
+    scores = [UpdateShock().score(s) for s in run.snapshots()]
+    assert max(score[0] for score in scores) == 0  # each alone knows nothing
+    detector = UpdateShock()
+    assert [detector.score(s)[0] >= 1 for s in run.snapshots()][at(SHOCK)]
+
+
+def test_on_a_plateau_a_large_update_is_told_of_only_if_it_overshot() -> None:
+    run = Run()
+    run.more = {"context_share": np.full(COUNT, 1e-3)}
+    run.update(SHOCK, kl=1.0, predicted=0.02, actual=1.0)
+    assert run.said() == []
+    run.update(SHOCK, kl=1.0, predicted=-0.02, actual=1.0)
+    assert run.said()[0] == (SHOCK, "critical")
+
+
+def test_where_no_classes_are_predicted_the_square_of_the_output_change_stands_for_kl() -> None:
+    run = Run()
+    run.update(SHOCK, kl=1.8, predicted=-1.0, actual=0.38)
+    snapshots = run.snapshots()
+    slot = snapshots[0].layout.slots("output_change_kl")[0]
+    for snapshot in snapshots:
+        snapshot.values[slot] = np.nan
+    first, *_ = alerts_of(UpdateShock(), snapshots)
+    assert (first.step, first.severity) == (SHOCK, "critical")
+    assert "output_change_kl" not in first.evidence
+    assert first.evidence["total_output_change_ratio"] == pytest.approx(np.sqrt(0.9))
+
+
+def test_an_infinite_divergence_is_a_shock() -> None:
+    run = Run()
+    run.update(SHOCK, kl=np.inf, predicted=-1.0, actual=np.inf)
+    assert run.said()[0] == (SHOCK, "critical")
+
+
+def first_updates(change: float, placement: str, **more: float) -> list[Alert]:
+    """Fifty steps whose first changes the output by that, in a model whose norms sit there."""
+    steps = np.arange(1, 51)
+    rows = {
+        "norm_input_msq": np.ones((50, 2)),
+        "output_change_msq": np.where(steps == 1, change**2, 1e-4),
+        "output_msq": np.ones(50),
+        "output_change_kl": np.full(50, 1e-3),
+        "learning_rate": np.full(50, 1e-3),
+    }
+    snapshots = make_series(rows | {name: np.full(50, value) for name, value in more.items()})
+    plain = snapshots[0].layout
+    sites = tuple(replace(site, placement=placement if site.name else "") for site in plain.sites)
+    layout = Layout(plain.columns, sites)
+    return alerts_of(UpdateShock(), [replace(snapshot, layout=layout) for snapshot in snapshots])
+
+
+def test_a_first_update_of_more_than_half_the_output_is_an_info_that_knows_the_placement() -> None:
+    """Measured: 1.25 Post-LN, .80 Pre-LN."""
+    post, *_ = first_updates(1.25, "post")
+    pre, *_ = first_updates(0.8, "pre")
+    assert (post.step, post.severity) == (pre.step, pre.severity) == (1, "info")
+    assert "Restart with a warm-up" in post.action
+    assert "recovers" in pre.action
+
+
+@pytest.mark.parametrize(
+    ("change", "placement", "more"),
+    [(0.14, "post", {}), (0.009, "post", {}), (1.25, "", {}), (1.25, "post", {"pretrained": 1.0})],
+    ids=["DeepNorm", "with warm-up", "placement unknown", "pretrained"],
+)
+def test_other_first_updates_are_silent(change: float, placement: str, more: dict[str, float]) -> None:
+    assert first_updates(change, placement, **more) == []
+
+
+def test_a_run_that_is_stopped_and_shown_its_last_2000_steps_says_the_same() -> None:
+    """Read every 50 steps: 40 readings, of which it needs 32."""
+    rng = np.random.default_rng(3)
+    kl = 6e-3 * np.exp(rng.normal(0, 0.5, 120))
+    kl[[60, 100]] = [1.8, 0.3]
+    rows = {
+        "output_change_msq": kl / 2,
+        "output_msq": np.ones(120),
+        "output_change_kl": kl,
+        "actual_loss_change": np.full(120, 0.2),
+        "predicted_loss_change": np.full(120, -0.1),
+    }
+    snapshots = make_series(rows, first=50, every=50)
+    whole = alerts_of(UpdateShock(), snapshots)
+    resumed = alerts_of(UpdateShock(), snapshots[60:])  # stopped after reading 100
+    assert [step for step, what in told(whole) if what == "critical"] == [3050, 5050]
+    assert [alert for alert in resumed if alert.step > 5000] == [alert for alert in whole if alert.step > 5000]
