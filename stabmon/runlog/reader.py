@@ -15,9 +15,9 @@ from urllib.parse import quote
 from stabmon.records import Alert, Event, Run, RunState, Snapshot
 from stabmon.runlog.encoding import APPLICATION_ID, FORMAT, SUFFIX, load, load_layout, to_values
 
-WHOLE_STEPS = 10_000
-"""A run of up to so many steps is shown whole after a resume: a few seconds. That all detectors look at a row takes a
-third of a millisecond, and a run of a million has three rows in thousand shown."""
+WHOLE_STEPS = 6_000
+"""A run of up to so many steps is shown whole after a resume, a longer one with about as many: some seconds, since all
+detectors together look at a step in half a millisecond to one."""
 EDGE_STEPS = 2000
 """Of a longer run, shown at either end: more than any detector looks back, but for those that look at all."""
 SAMPLED_EVERY = 50
@@ -40,7 +40,7 @@ class Recorded:
         return self._feeds("1")
 
     def recalled(self) -> Iterator[tuple[Snapshot, list[Event]]]:
-        """What a resume shows the detectors: a run of up to 10,000 steps as in `feeds`; of a longer one its first
+        """What a resume shows the detectors: a run of up to 6,000 steps as in `feeds`; of a longer one its first
         and last 2,000 steps and about 2,000 between them, evenly spaced, with all events.
         """
         with reading(self.path) as db:
