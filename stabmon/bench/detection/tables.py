@@ -31,7 +31,7 @@ def summary(runs: Sequence[Graded]) -> str:
     """False alarms in words, and how many runs were not graded."""
     false, out = false_alarms(runs), sum(run.outcome.label is None for run in runs)
     critical, warning = (
-        f"{rate.events} {name} ({told(rate)} per 100,000 checks; {FalseAlarms.per_day(rate):.2g} a run-day at 1 step/s)"
+        f"{rate.events} {name} ({told(rate)} per 100,000 checks; {number(FalseAlarms.per_day(rate))} a run-day at 1 step/s)"
         for name, rate in (("criticals", false.critical), ("warnings", false.warning))
     )
     right, true = named(runs)
@@ -53,7 +53,12 @@ def ungraded(runs: Sequence[Graded]) -> Grid:
 def told(rate: Rate) -> str:
     """Per 100,000, with its interval."""
     low, high = rate.interval
-    return f"{rate.per_1e5:.3g}, {low:.2g} to {high:.3g}"
+    return f"{number(rate.per_1e5)}, {number(low)} to {number(high)}"
+
+
+def number(value: float) -> str:
+    """Three digits, or whole from 100 on."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _targets(runs: Sequence[Graded]) -> Grid:
@@ -121,7 +126,7 @@ def _versus(runs: Sequence[Graded]) -> Grid:
             _share(row.precision),
             _lead(row.lead(0.5)),
             _lead(row.lead(0.1)),
-            f"{row.false.per_1e5:.3g}",
+            number(row.false.per_1e5) if row.false.points else "",
         )
         for name, row in versus(runs).items()
     ]
@@ -176,4 +181,4 @@ def _short(value: float) -> str:
 
 
 def _lead(lead: float | None) -> str:
-    return "" if lead is None else f"{lead:.0f}"
+    return "" if lead is None else str(round(lead))
