@@ -30,7 +30,7 @@ SMALL: Mapping[str, int] = {
     "floor-pre": 200,
     "floor-post": 200,
     "blow_up-markov-ramp": 0,
-    "blow_up-text-ramp": 0,
+    "blow_up-text-ramp": 450,
     "attention-markov-fast": 0,
     "spike-markov-10": 0,
     "spike-text-odd": 320,

@@ -31,14 +31,14 @@ def summary(runs: Sequence[Graded]) -> str:
     """False alarms in words, and how many runs were not graded."""
     false, out = false_alarms(runs), sum(run.outcome.label is None for run in runs)
     critical, warning = (
-        f"{rate.events} {name} ({told(rate)} per 100,000 checks; {number(FalseAlarms.per_day(rate))} a run-day at 1 step/s)"
+        f"{rate.events} {name} ({told(rate)} per 100,000 checks; {number(FalseAlarms.per_day(rate))} a run-day)"
         for name, rate in (("criticals", false.critical), ("warnings", false.warning))
     )
     right, true = named(runs)
     return (
         f"{len(runs)} runs, of which {out} are neither one thing nor another and not graded. False alarms in "
         f"{false.critical.points} checks: {critical}; {warning}. A check is one judged step of one run on which "
-        f"nothing is wrong. {false.runs.hits} of {false.runs.of} runs without a failure got a critical "
+        f"nothing is wrong; a run-day is one of a step a second. {false.runs.hits} of {false.runs.of} runs without a failure got a critical "
         f"({_range(false.runs.interval)}). The first warning of a failure named its class in {_share(right)} of the "
         f"runs that had one, and was true of what the loss did in {_share(true)}. Intervals are exact, of 95 %."
     )
