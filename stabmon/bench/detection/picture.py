@@ -52,9 +52,9 @@ def _lines(runs: Sequence[Graded]) -> Iterator[tuple[int, str]]:
             drawn += _text(_LEFT + _WIDTH + 14, 12, f"{row.recall.hits}/{row.recall.of}")
             yield _ROW, drawn
     yield _HEAD, _text(8, 20, "Where nothing was wrong: alarms in 100,000 steps", weight="bold")
-    for rule, row in rules.items():
-        drawn = _text(20, 12, rule, colour=_OURS if rule in OURS else _INK)
-        yield _ROW, drawn + _text(_LEFT, 12, number(row.false.per_1e5) if row.false.points else "not read")
+    for rule, whole in rules.items():
+        told = number(whole.false.per_1e5) if whole.false.points else "not read"
+        yield _ROW, _text(20, 12, rule, colour=_OURS if rule in OURS else _INK) + _text(_LEFT, 12, told)
 
 
 def _bar(leads: Sequence[int], colour: str) -> str:

@@ -38,7 +38,8 @@ def summary(runs: Sequence[Graded]) -> str:
     return (
         f"{len(runs)} runs, of which {out} are neither one thing nor another and not graded. False alarms in "
         f"{false.critical.points} checks: {critical}; {warning}. A check is one judged step of one run on which "
-        f"nothing is wrong; a run-day is one of a step a second. {false.runs.hits} of {false.runs.of} runs without a failure got a critical "
+        f"nothing is wrong; a run-day is one of a step a second. {false.runs.hits} of {false.runs.of} runs "
+        f"without a failure got a critical "
         f"({_range(false.runs.interval)}). The first warning of a failure named its class in {_share(right)} of the "
         f"runs that had one, and was true of what the loss did in {_share(true)}. Intervals are exact, of 95 %."
     )
