@@ -115,13 +115,10 @@ class Streams:
         self._product, self._square = np.zeros(count), np.zeros(count)
         self._last, self._clipped = np.zeros(count), np.zeros(count)
         self._sums = np.zeros((count, len(POWERS)))
+        self.evidence = 0.0
+        """R of all."""
         self.spread = np.full(count, np.inf)
         """Standard deviation of each stream's values; Inf before there are 64."""
-
-    @property
-    def evidence(self) -> float:
-        """R of all."""
-        return float(self._sums.mean()) if self._sums.size else 0.0
 
     @property
     def worst(self) -> int:
@@ -140,6 +137,7 @@ class Streams:
         powers = np.array(POWERS)
         sums = (1 + self._sums[rows]) * powers * p[:, None] ** (powers - 1)
         self._sums[rows] = np.minimum(sums, MOST)
+        self.evidence = float(self._sums.mean())
 
     def push(self, values: Floats) -> None:
         rows = np.flatnonzero(np.isfinite(values))
@@ -158,6 +156,7 @@ class Streams:
     def forget(self) -> None:
         """The evidence, not the values."""
         self._sums[:] = 0.0
+        self.evidence = 0.0
 
     def _residual(self, rows: Rows, values: Floats) -> Floats:
         correlation = self._product[rows] / np.maximum(self._square[rows], TINY)
