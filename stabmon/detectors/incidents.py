@@ -11,10 +11,10 @@ from stabmon.records import SEVERITIES, Alert, Snapshot
 _LOSS = ("nonfinite", "exploded", "diverged", "loss_shift")
 
 EXPLAINED_BY: Mapping[str, tuple[str, ...]] = {
-    "exploded": ("nonfinite", "loss_shift", "residual_blowup"),
-    "diverged": ("nonfinite", "loss_shift", "exploded", "residual_blowup"),
-    "loss_shift": ("nonfinite", "residual_blowup"),
-    "spike": (*_LOSS, "residual_blowup"),
+    "exploded": ("nonfinite", "loss_shift", "residual_blowup", "update_shock"),
+    "diverged": ("nonfinite", "loss_shift", "exploded", "residual_blowup", "update_shock"),
+    "loss_shift": ("nonfinite", "residual_blowup", "update_shock"),
+    "spike": (*_LOSS, "residual_blowup", "update_shock", "gradient_spike"),
     "flat": (*_LOSS, "context_stall"),
     "context_stall": _LOSS,
     "dead_layers": ("context_stall",),
@@ -22,7 +22,7 @@ EXPLAINED_BY: Mapping[str, tuple[str, ...]] = {
     "attention_blowup": ("nonfinite", "residual_blowup"),
     "dead_units": ("nonfinite", "context_stall", "residual_blowup"),
     "update_shock": ("nonfinite", "residual_blowup"),
-    "gradient_spike": ("nonfinite", "exploded", "diverged", "residual_blowup", "update_shock"),
+    "gradient_spike": (*_LOSS, "residual_blowup", "update_shock", "attention_blowup"),
     "precision": ("nonfinite", "residual_blowup"),
     "logit_drift": ("nonfinite", "context_stall", "residual_blowup"),
 }
