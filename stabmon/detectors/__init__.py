@@ -21,6 +21,7 @@ from stabmon.detectors.rank_trouble import RankTrouble
 from stabmon.detectors.residual_blowup import ResidualBlowup
 from stabmon.detectors.spike import Spike
 from stabmon.detectors.update_shock import UpdateShock
+from stabmon.detectors.wiring import Wiring
 from stabmon.records import Event, Finding, Snapshot
 
 
@@ -69,6 +70,7 @@ def default_detectors() -> list[Detector]:
         Precision(),
         LogitDrift(),
         RankTrouble(),
+        Wiring(),
         Flat(),
         Spike(),
     ]

@@ -54,6 +54,7 @@ def sick_run(count: int = 150) -> list[Snapshot]:
         rows[name] = np.full((count, 1), level)
     rows["loss"][119:120] = np.inf
     rows["rank_weight_spread"][99:, 2] = 0.1
+    rows["intended_update_sq"][:, 1] = 0
     rows["output_change_kl"][139:] *= 100
     rows["total_grad_sq"] *= np.exp(3 * np.clip(t - 130, 0, 8))[:, None]
     rows["activation_max"] = np.full((count, LAYERS), 3e4)

@@ -1,0 +1,85 @@
+"""Faults of the implementation, that show in the first steps: a model or a loop that is not put together as meant.
+
+A few rules, each with its own reading, none of which a healthy family breaks. Silent for runs that start from
+pretrained weights, and about anything that begins later.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from stabmon.catalog import Array
+from stabmon.detectors.thresholds import wiring as thresholds
+from stabmon.detectors.wiring_start import Start
+from stabmon.detectors.wiring_steps import Kept, Uncorrected, Unmoved
+from stabmon.detectors.wiring_targets import Leak
+from stabmon.records import ARCHITECTURE, SEVERITIES, Event, Finding, Snapshot
+
+
+class Check(Protocol):
+    """One rule."""
+
+    finding: Finding | None
+    """What is wrong; None: nothing, or not yet known."""
+
+    def read(self, snapshot: Snapshot) -> None: ...
+
+
+class Wiring:
+    """Warns of parts that do not learn, gradients that are not zeroed, Adam without bias correction, weights that
+    start too large, a missing residual connection, a model that looks at its targets; tells (info) of a missing final
+    norm. The first of the most severe is told, until step 1,000.
+
+    Score: 1 where there is one.
+    """
+
+    name = "wiring"
+    needs: tuple[str, ...] = (
+        "loss",
+        "unigram_loss",
+        "bigram_loss",
+        "pretrained",
+        "learning_rate",
+        "norm_input_msq",
+        "norm_input_var",
+        "norm_gain",
+        "total_grad_norm",
+        "grad_norm",
+        "intended_update_norm",
+        "adam_update_rms",
+    )
+
+    def __init__(self) -> None:
+        self._start = Start()
+        self._checks: tuple[Check, ...] = (Leak(), Unmoved(), Kept(), Uncorrected(), self._start)
+        self._found: Finding | None = None
+        self._mute = False
+
+    def notice(self, event: Event) -> None:
+        """Norms that are no layers may be what seems to be missing."""
+        if event.kind == ARCHITECTURE and event.detail.get("not_seen"):
+            self._start.unseen_norms = True
+
+    def score(self, snapshot: Snapshot) -> Array:
+        """float32[1]: it judges the whole model."""
+        if not np.isnan(snapshot.values).all():
+            self._read(snapshot)
+        return np.full(snapshot.layout.slots("loss").size, float(self._found is not None), np.float32)
+
+    def _read(self, snapshot: Snapshot) -> None:
+        self._mute |= snapshot.step > thresholds.LAST_STEP or snapshot.scalar("pretrained") > 0
+        if self._mute:
+            self._found = None
+            return
+        with np.errstate(all="ignore"):  # what is not finite, or 0, breaks none of the rules
+            for check in self._checks:
+                check.read(snapshot)
+        found = [check.finding for check in self._checks if check.finding is not None]
+        self._found = max(found, key=lambda finding: SEVERITIES.index(finding.severity), default=None)
+
+    def explain(self, site: int) -> Finding:
+        """The first of the most severe."""
+        assert self._found is not None, "asked without an alert"
+        return self._found
