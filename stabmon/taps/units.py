@@ -49,7 +49,7 @@ class Units:
 
     Over the tokens of all of a step's micro-batches, padding left out, that one process has seen. Not read:
     convolutions, experts, and projections that are no module of their own. Dropout between activation and projection
-    hides saturation, and nothing else.
+    hides saturation, and nothing else. For a moment it takes the memory of one layer's hidden values.
     """
 
     name = "units"
@@ -144,13 +144,13 @@ def _size(layer: nn.Module) -> tuple[int, int] | None:
 def measure(x_NU: Tensor, kept: Tensor | None, width: int) -> tuple[Tensor, Tensor]:
     """float32 [largest |x| of each unit, minus the smallest |x| of each, mean |x|] over the tokens that count, with
     NaN after the units up to `width`, and the number of tokens. kept: N values, 0 for tokens that do not count."""
-    low_NU, count = x_NU, torch.full((), x_NU.shape[0], dtype=torch.float32, device=x_NU.device)
+    size_NU = low_NU = x_NU.abs()
+    count = torch.full((), x_NU.shape[0], dtype=torch.float32, device=x_NU.device)
     if kept is not None and kept.numel() == x_NU.shape[0]:
         kept_N1, count = kept.reshape(-1, 1) > 0, (kept > 0).sum().float()
-        x_NU, low_NU = x_NU.where(kept_N1, 0), x_NU.where(kept_N1, torch.inf)
-    size = torch.linalg.vector_norm
-    high_U, low_U = size(x_NU, torch.inf, dim=0).float(), size(low_NU, -torch.inf, dim=0).float()
-    mean = size(x_NU, 1, dtype=torch.float32) / (count * x_NU.shape[1])
+        size_NU, low_NU = size_NU.where(kept_N1, 0), size_NU.where(kept_N1, torch.inf)
+    high_U, low_U = size_NU.amax(0).float(), low_NU.amin(0).float()
+    mean = size_NU.sum(dtype=torch.float32) / (count * x_NU.shape[1])
     room = (0, width - x_NU.shape[1])
     units = [F.pad(row_U.nan_to_num(torch.inf, torch.inf), room, value=torch.nan) for row_U in (high_U, -low_U)]
     return torch.cat((*units, mean.reshape(1))).where(count > 0, torch.nan), count
