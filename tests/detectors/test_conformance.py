@@ -56,6 +56,7 @@ def sick_run(count: int = 150) -> list[Snapshot]:
     rows["rank_weight_spread"][99:, 2] = 0.1
     rows["intended_update_sq"][:, 1] = 0
     rows["output_change_kl"][139:] *= 100
+    rows["predicted_loss_change"][139:] *= -1
     rows["total_grad_sq"] *= np.exp(3 * np.clip(t - 130, 0, 8))[:, None]
     rows["activation_max"] = np.full((count, LAYERS), 3e4)
     rows["attention_logit_max"] = 1e-3 * t[:, None] ** np.array([1.0, 2, 4, 5])
