@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from math import isfinite, nan, sqrt
+from math import isfinite, log, nan, sqrt
 from statistics import median
 
 import numpy as np
@@ -14,53 +14,64 @@ from stabmon.detectors.window import Window
 from stabmon.records import Snapshot
 
 
-class Baseline:
-    """A loss of a model that never changes but by counting: where it moves, the data did."""
+class Level:
+    """Where a number is, the median of its last three readings, and where it was, that of 64 before."""
 
-    def __init__(self, statistic: str) -> None:
-        self.statistic = statistic
+    def __init__(self) -> None:
         self._before = Window(thresholds.MEMORY)
-        self._now: deque[float] = deque(maxlen=thresholds.NOW)
+        self._last: deque[float] = deque(maxlen=thresholds.NOW)
+        self.missing = 0
+        """Steps in a row at which it was not read."""
 
-    def read(self, snapshot: Snapshot, learn: bool) -> None:
-        """Without `learn` it does not become what was before."""
-        value = snapshot.scalar(self.statistic)
+    def read(self, value: float, learn: bool) -> None:
+        """Without `learn` no reading becomes part of what was before."""
+        self.missing = 0 if isfinite(value) else self.missing + 1
         if isfinite(value):
-            if learn and len(self._now) == thresholds.NOW:
-                self._before.push(self._now[0])
-            self._now.append(value)
+            if learn and len(self._last) == thresholds.NOW:
+                self._before.push(self._last[0])
+            self._last.append(value)
 
     @property
     def before(self) -> float:
-        """Median; NaN before there are enough readings."""
-        return self._before.median if len(self._before) >= thresholds.LEAST else nan
+        """NaN before there are 64 readings."""
+        return self._before.median if self._before.full else nan
 
     @property
     def now(self) -> float:
-        return median(self._now) if self._now else nan
+        return median(self._last) if self._last else nan
 
     @property
-    def moved(self) -> bool:
-        least = max(thresholds.MOVED_SPREADS * self._before.spread, thresholds.MOVED_LEAST) if len(self._before) else 0
-        return abs(self.now - self.before) > least
+    def line(self) -> float:
+        """A change that noise does not make."""
+        return max(thresholds.SPREADS * self._before.spread, thresholds.LEAST)
+
+    @property
+    def change(self) -> float:
+        """From before to now, in units of `line`; 0 while that is not known."""
+        return (self.now - self.before) / self.line if self._before.full else 0.0
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was read all the time and is not any more."""
+        return self._before.full and self.missing >= thresholds.NOW - 1
 
 
 class Updates:
-    """KL and trust ratio of the updates, and how far they moved the weights."""
+    """The KL of the updates, and how far they moved the weights. The trust ratio is of no use here: on the probe, an
+    update that other data asked for looks bad, too.
+    """
 
     def __init__(self) -> None:
         self._lengths = Window(thresholds.UPDATES)
         self._read = self._odd = -thresholds.MEMORY
-        self.kl = self.trust = self.length = nan
+        self.kl = self.length = nan
         """The last of each; of the length, in units of its own median."""
 
     def read(self, snapshot: Snapshot) -> None:
-        step = snapshot.step
-        kl, squares = snapshot.scalar("output_change_kl"), snapshot["update_sq"]
+        step, kl, squares = snapshot.step, snapshot.scalar("output_change_kl"), snapshot["update_sq"]
         if isfinite(kl):
-            self.kl, self.trust = kl, snapshot.scalar("trust_ratio")
-            self._read = step
-            self._odd = step if kl > thresholds.KL or self.trust < thresholds.TRUST else self._odd
+            self.kl, self._read = kl, step
+            self._odd = step if kl > thresholds.KL else self._odd
         if squares.size and isfinite(squares[0]):
             length = sqrt(max(float(squares.sum(dtype=np.float64)), FLOOR_SQ))
             self.length = length / self._lengths.median if len(self._lengths) else 1.0
@@ -70,6 +81,25 @@ class Updates:
     def ordinary(self, step: int) -> bool:
         """Whether those of the last 64 steps are known and none of them was odd."""
         return self._read > step - thresholds.MEMORY and self._odd <= step - thresholds.MEMORY
+
+
+class Rate:
+    """The learning rate: whether it was changed at once, so that a rise is no news."""
+
+    def __init__(self) -> None:
+        self._rate = nan
+        self._jumped = -thresholds.MEMORY
+
+    def read(self, snapshot: Snapshot) -> None:
+        rate = snapshot.scalar("learning_rate")
+        if rate > 0:
+            if abs(log(rate / self._rate)) > thresholds.JUMP:
+                self._jumped = snapshot.step
+            self._rate = rate
+
+    def jumped(self, step: int) -> bool:
+        """Within the last 64 steps."""
+        return self._jumped > step - thresholds.MEMORY
 
 
 class Repeats:
@@ -82,13 +112,12 @@ class Repeats:
         """Steps in a row with a change of less than a tenth of the usual one."""
         self.since = 0
 
-    def read(self, snapshot: Snapshot) -> None:
-        value = snapshot.scalar("unigram_loss")
-        change, self._last = abs(value - self._last), value if isfinite(value) else self._last
+    def read(self, step: int, unigram: float) -> None:
+        change, self._last = abs(unigram - self._last), unigram
         if not isfinite(change):
             return
         if self._changes.full and change < thresholds.SAME * self._changes.median:
-            self.since = self.since if self.count else snapshot.step
+            self.since = self.since if self.count else step
             self.count += 1
         else:
             self.count = 0

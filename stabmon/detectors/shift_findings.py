@@ -1,0 +1,79 @@
+"""What `loss_shift` says: other data, an update that was too large, one batch again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+
+from stabmon.detectors.shift_readings import Level, Repeats, Updates
+from stabmon.records import Finding, Severity
+
+
+def of_data(
+    severity: Severity, since: int, losses: Mapping[str, Level], updates: Updates, moved: bool, ordinary: bool
+) -> Finding:
+    """`moved`: targets themselves show it; `ordinary`: the updates are known to have been."""
+    lost = "every further step unlearns" if severity == "critical" else "nothing is lost yet if it is mended soon"
+    if losses["bigram_loss"].gone:
+        cause = "Targets no longer follow their inputs; the weights are what they were."
+    elif moved:
+        cause = "What the targets are, or what follows what, has changed; the weights are what they were."
+    else:
+        cause = "Targets no longer belong to their inputs, or the inputs changed; the weights are what they were."
+    return Finding(
+        severity=severity,
+        action=f"has other data since step {since}: {_from_to(losses)} at once. Stop it, mend the data "
+        f"and go back to a checkpoint before step {since}; {lost}",
+        cause=cause,
+        remedies=(
+            f"Look at the batches from step {since} on, as text: shuffled labels, another tokenizer, another file.",
+            f"Go back to a checkpoint before step {since} once the data are mended; keep the learning rate.",
+            "If the change was meant (another mixture of data): let it run, the loss falls from here on.",
+        ),
+        evidence=_evidence(losses, updates, data_fault=1.0),
+        ruled_out=(f"an update that was too large (KL {updates.kl:.2g})",) if ordinary else (),
+        since=since,
+    )
+
+
+def of_updates(since: int, losses: Mapping[str, Level], updates: Updates) -> Finding:
+    return Finding(
+        severity="warning",
+        action=f"has lost a part of what it had learnt: {_from_to(losses)} at step {since} and stays there. Go back to "
+        f"a checkpoint before step {since}, unless it falls again within some 50 points",
+        cause="Updates were too large for where the run was; the data are what they were.",
+        remedies=(
+            f"Roll back to a checkpoint before step {since}, and go on at a third of the learning rate.",
+            "Clip gradients at 1, or lower Adam's beta2 to .95.",
+            f"Look at the batches of step {since} and the few before it.",
+        ),
+        evidence=_evidence(losses, updates, data_fault=0.0),
+        ruled_out=(f"other data (unigram loss {losses['unigram_loss'].now:.3g}, as before)",),
+        since=since,
+    )
+
+
+def of_repeats(severity: Severity, repeats: Repeats, loss: float, unigram: float) -> Finding:
+    return Finding(
+        severity=severity,
+        action=f"is trained on one batch again and again since step {repeats.since}. Stop it and mend the data loader; "
+        f"{repeats.count} steps are lost, and so is every further one",
+        cause="The unigram loss of the targets hardly changes from step to step, as that of one batch does.",
+        remedies=(
+            "Look at the sampler and at the iterator: made anew each step, or a generator that was used up.",
+            f"Go back to a checkpoint before step {repeats.since}: the batch is being learnt by heart.",
+        ),
+        evidence={"loss": loss, "unigram_loss": unigram, "data_fault": 1.0},
+        since=repeats.since,
+    )
+
+
+def _from_to(losses: Mapping[str, Level]) -> str:
+    return f"the loss went from {losses['loss'].before:.4g} to {losses['loss'].now:.4g}"
+
+
+def _evidence(losses: Mapping[str, Level], updates: Updates, data_fault: float) -> dict[str, float]:
+    values = {name: level.now for name, level in losses.items() if not level.missing}
+    values |= {f"{name}_before": level.before for name, level in losses.items()}
+    values |= {"output_change_kl": updates.kl, "update_norm_over_usual": updates.length, "data_fault": data_fault}
+    return {name: value for name, value in values.items() if isfinite(value)}
