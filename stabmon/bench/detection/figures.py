@@ -63,6 +63,16 @@ class Graded:
         """Whether the first warning said what the loss shows, if not its cause."""
         return self.called() in (self.outcome.label, *self.outcome.also)
 
+    def quiet_until(self, critical: bool) -> float:
+        """The first step on which an alarm is not false any more."""
+        excused = self.outcome.label in FAILURES or (self.outcome.label == HARMLESS and not critical)
+        return self.outcome.begins if excused else float("inf")
+
+    def false_steps(self, critical: bool) -> list[int]:
+        """Where incidents came to a warning, or to a critical, and should not have."""
+        steps = ((s.critical if critical else s.warned) for s in self.judged.spoken)
+        return [step for step in steps if step is not None and step < self.quiet_until(critical)]
+
     def lead(self, step: int) -> int:
         assert self.outcome.onset is not None, "asked of failures"
         return self.outcome.onset - step
@@ -91,8 +101,8 @@ class Figures:
     runs: int
     recall: Share
     precision: Share
-    """Of a failure: of the runs that were called so, the share that were. Of the others: of the runs without a critical
-    alarm, the share that needed none."""
+    """Of a failure: of the runs that were called so (without those whose fault did no harm), the share that were. Of
+    the others: of the runs without a critical alarm, the share that needed none."""
     critical: Share
     """Runs with a right critical alarm; of classes where nothing is wrong: with a false one."""
     critical_precision: Share
@@ -129,7 +139,8 @@ def _failure(runs: Sequence[Graded], label: Class) -> Figures:
     warned = [(step, run) for run in mine if (step := run.right()) is not None]
     leads = [run.lead(step) for step, run in warned]
     critical = [run.lead(step) for run in mine if (step := run.right(critical=True)) is not None]
-    called, paged = ([run for run in runs if run.called(critical) == label] for critical in (False, True))
+    called = [run for run in runs if run.called() == label and run.outcome.label != HARMLESS]
+    paged = [run for run in runs if run.called(critical=True) == label]
     late, critical_late = IN_TIME[label], CRITICAL_IN_TIME.get(label, IN_TIME[label])
     heard = [run for run in mine if run.alarms()]
     return Figures(
@@ -184,7 +195,7 @@ def confusion(runs: Sequence[Graded]) -> dict[str, Counter[str]]:
 @dataclass(frozen=True, slots=True)
 class FalseAlarms:
     """A check is one judged step of one run on which nothing is wrong: every step of quiet runs, and those before the
-    fault of the others. Where a fault did no harm, warnings are not counted, criticals are.
+    fault of the others. After a fault that did no harm a critical is false, and a warning is neither right nor false.
     """
 
     critical: Rate
@@ -201,23 +212,13 @@ class FalseAlarms:
 
 def false_alarms(runs: Sequence[Graded]) -> FalseAlarms:
     known = graded(runs)
-    checks = sum(_checks(run) for run in known)
-    criticals = [run for run in known for s in run.judged.spoken if _false(run, s.critical, critical=True)]
-    warnings = [run for run in known for s in run.judged.spoken if _false(run, s.warned, critical=False)]
     unfailed = [run for run in known if run.outcome.label not in FAILURES]
-    hit = {run.name for run in criticals} & {run.name for run in unfailed}
-    return FalseAlarms(Rate(len(criticals), checks), Rate(len(warnings), checks), Share(len(hit), len(unfailed)))
+    hit = sum(any(s.critical is not None for s in run.judged.spoken) for run in unfailed)
+    critical = Rate(sum(len(run.false_steps(critical=True)) for run in known), checks(known, critical=True))
+    warning = Rate(sum(len(run.false_steps(critical=False)) for run in known), checks(known, critical=False))
+    return FalseAlarms(critical, warning, Share(hit, len(unfailed)))
 
 
-def quiet_until(run: Graded) -> float:
-    """The first step on which something is wrong."""
-    return run.outcome.begins if run.outcome.label in FAILURES else float("inf")
-
-
-def _checks(run: Graded) -> int:
-    return int((run.judged.curve.steps < quiet_until(run)).sum())
-
-
-def _false(run: Graded, step: int | None, critical: bool) -> bool:
-    harmless = run.outcome.label == HARMLESS and not critical and step is not None and step >= run.outcome.begins
-    return step is not None and step < quiet_until(run) and not harmless
+def checks(runs: Sequence[Graded], critical: bool) -> int:
+    """Steps on which an alarm would be false."""
+    return sum(int((run.judged.curve.steps < run.quiet_until(critical)).sum()) for run in runs)

@@ -112,7 +112,7 @@ def _quiet(runs: Sequence[Graded]) -> Grid:
             counts = (false.critical.points, false.runs.hits, false.critical.events, warned, false.warning.events)
             rows.append((name, str(len(mine)), *(str(count) for count in counts)))
     note = (
-        "Every alarm on these is false, but for warnings where a fault was injected that did no harm (not counted). A "
+        "Every alarm on these is false, but for warnings after a fault that did no harm (not counted). A "
         "warning of a plateau that is left later is counted as false."
     )
     columns = ("nothing is wrong", "runs", "checks", "with critical", "criticals", "with warning", "warnings")

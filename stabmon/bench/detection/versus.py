@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stabmon.bench.detection.figures import Graded, Share, graded, quiet_until
+from stabmon.bench.detection.figures import Graded, Share, checks, graded
 from stabmon.bench.detection.judging import rules
 from stabmon.bench.detection.outcomes import FAILURES, Class
 from stabmon.bench.intervals import Rate
@@ -54,10 +54,10 @@ def versus(runs: Sequence[Graded]) -> dict[str, Versus]:
 def _rule(name: str, runs: Sequence[Graded]) -> Versus:
     failed = [run for run in runs if run.outcome.label in FAILURES]
     first = {run.name: step for run in failed if (step := _first(run, name)) is not None}
-    began = {run.name: [step for step in _began(run, name) if step < quiet_until(run)] for run in runs}
+    critical = name == OURS[1]
+    began = {run.name: [step for step in _began(run, name) if step < run.quiet_until(critical)] for run in runs}
     wrong = sum(bool(began[run.name]) for run in runs if run.outcome.label not in FAILURES)
     leads = {run.name: run.lead(first[run.name]) for run in failed if run.name in first}
-    checks = sum(int((run.judged.curve.steps < quiet_until(run)).sum()) for run in runs)
     by_class = {}
     for label in FAILURES:
         mine = [run for run in failed if run.outcome.label == label]
@@ -68,7 +68,7 @@ def _rule(name: str, runs: Sequence[Graded]) -> Versus:
         Share(len(first), len(failed)),
         Share(len(first), len(first) + wrong),
         list(leads.values()),
-        Rate(sum(len(steps) for steps in began.values()), checks),
+        Rate(sum(len(steps) for steps in began.values()), checks(runs, critical)),
         by_class,
     )
 

@@ -60,11 +60,12 @@ def test_recall_and_precision_of_a_failure_are_of_warnings_that_name_it() -> Non
     )
     # Called a stall are the three, the spike whose first warning says so, and the delayed run.
     assert found["STALL"].precision == Share(3, 5)
-    # The paged run is called a blow-up, the harmless one a spike.
+    # The paged run is called a blow-up; the harmless one is called a spike, which is right enough.
     assert found["BLOW-UP"].precision == Share(1, 2)
-    assert found["SPIKE"].precision == Share(1, 2)
+    assert found["SPIKE"].precision == Share(1, 1)
     assert found["STALL"].critical == Share(1, 4)
     assert (found["STALL"].critical_precision, found["BLOW-UP"].critical_precision) == (Share(1, 1), Share(1, 2))
+    assert found["SPIKE"].critical_precision == Share(0, 1)  # the critical of the harmless run is false
 
 
 def test_leads_count_from_the_first_right_alarm_to_the_onset() -> None:
@@ -93,6 +94,7 @@ def test_false_alarms_are_those_on_steps_where_nothing_is_wrong() -> None:
     # Three quiet runs and a harmless one of 100 steps, and the 39 before the fault of three.
     assert found.critical.points == 4 * 100 + 3 * 39
     assert found.critical.events == 2  # "paged" and "harmless"
+    assert found.warning.points == 3 * 100 + 4 * 39  # after a fault that did no harm a warning is not false
     assert found.warning.events == 4  # "delayed", "paged", and before their faults "early" and "harmless"
     assert found.runs == Share(2, 4)
     assert found.per_day(found.critical) == pytest.approx(86_400 * 2 / 517)
