@@ -89,8 +89,8 @@ def _action(spike: Spike, times: float) -> str:
             )
         case "slow":
             return (
-                f"has growing gradients: {what} is x{times:.3g} its level since step {since}. Look at the batches and "
-                "the learning rate before the loss follows; waiting costs nothing while the loss falls"
+                f"has growing gradients: {what} is x{times:.3g} its level since step {since}. Keep the last checkpoint "
+                "from before it; where the loss follows, it does so within 10 to 100 steps"
             )
 
 
@@ -99,6 +99,8 @@ def _cause(spike: Spike, odd: bool) -> str:
         return "Each update made the next gradient larger: the step is too large for the curvature it met."
     if odd:
         return "The loss rose with it, so batches are unlike those before, or an update was too large."
+    if spike.kind == "slow":
+        return "The loss is as it was: weights move to where it is steeper, as attention that sharpens does."
     return "The loss is as it was: updates were too large for a few coordinates, or a batch repeats a few tokens."
 
 

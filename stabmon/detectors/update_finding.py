@@ -11,6 +11,8 @@ from stabmon.detectors.update_readings import Reading, Updates
 from stabmon.records import Finding, Severity
 
 Verdict = Literal["overshot", "shock", "overshoots", "edge", "first"]
+JUMPED = 1.5
+"""Times the learning rate of the reading before."""
 _SEVERITY: dict[Verdict, Severity] = {
     "overshot": "critical",
     "shock": "warning",
@@ -28,7 +30,7 @@ class Shock:
     since: int
     reading: Reading
     usual: float
-    """Nats; NaN = not known yet."""
+    """Nats, of the readings before; NaN = not known yet."""
     before: float
     rate: float
     """Learning rates at the reading before and at this one; NaN = not known."""
@@ -38,7 +40,19 @@ class Shock:
     @property
     def raised(self) -> bool:
         """Whether the learning rate jumped since the reading before."""
-        return self.rate > 1.5 * self.before
+        return self.rate > JUMPED * self.before
+
+    @property
+    def single(self) -> bool:
+        """Whether it is about one update."""
+        return self.verdict in ("overshot", "shock")
+
+    @property
+    def slower(self) -> str:
+        """The learning rate to go on with."""
+        if self.raised:
+            return f"lr {words.rate(self.before)} as before"
+        return words.slower(self.rate, 10 if self.single else 3)
 
 
 def finding(shock: Shock, updates: Updates) -> Finding:
@@ -65,25 +79,25 @@ def finding(shock: Shock, updates: Updates) -> Finding:
 
 
 def _action(shock: Shock, updates: Updates) -> str:
-    reading, slower = shock.reading, words.slower(shock.rate, 10)
+    reading, slower = shock.reading, shock.slower
     match shock.verdict:
         case "overshot":
             return (
                 f"has overshot: the update of step {shock.since} raised the probe's loss by {reading.actual:.2g} where "
-                f"its gradient promised a fall. Go back to before step {shock.since}, with {slower}; each more such "
-                "step undoes dozens"
+                f"its gradient promised a fall. Go back to before step {shock.since} and on with {slower}; each more "
+                "such step undoes dozens"
             )
         case "shock":
             times = f"{reading.size / shock.usual:.0f} times what updates do here" if shock.usual > 0 else "far more"
             return (
                 f"has taken a step that is too large: the update of step {shock.since} moved its predictions by "
-                f"{reading.size:.2g} nats, {times}. Keep the last checkpoint from before it; if it was not meant, cut "
-                f"to {slower} before the loss follows"
+                f"{reading.size:.2g} nats, {times}. Keep the last checkpoint from before it; if it was not meant, go "
+                f"on with {slower} before the loss follows"
             )
         case "overshoots":
             return (
                 f"has updates that overshoot since step {shock.since}: they keep less than .3 of what their gradients "
-                f"promise. Cut to {words.slower(shock.rate, 3)} now; the loss follows within some 10 to 100 steps"
+                f"promise. Cut to {slower} now; the loss follows within some 10 to 100 steps"
             )
         case "edge":
             return (
@@ -104,7 +118,7 @@ def _cause(shock: Shock) -> str:
         return "Adam's first update moves every weight by the whole learning rate in the direction of its sign."
     if shock.raised:
         return f"The learning rate went from {words.rate(shock.before)} to {words.rate(shock.rate)}."
-    if shock.verdict in ("overshoots", "edge"):
+    if not shock.single:
         return "The learning rate is at the limit that the curvature along the update allows."
     return (
         "The update moved the output further than those before, at the same learning rate: a stale second moment, a "
@@ -119,21 +133,22 @@ def _remedies(shock: Shock) -> tuple[str, ...]:
             "Start at a tenth of the learning rate.",
             "Use Pre-LN, norms on both sides (Peri-LN), or DeepNorm's scales.",
         )
-    slower = words.slower(shock.rate, 10 if shock.verdict in ("overshot", "shock") else 3)
-    first = (f"Look at the schedule: the learning rate jumped at step {shock.since}.",) if shock.raised else ()
+    jumped = (f"Look at the schedule: the learning rate jumped at step {shock.since}.",)
+    lost = ("If it was resumed: see that the optimizer's state was loaded too.",)
     return (
-        *first,
-        f"Cut the learning rate to {slower}, or end the ramp it is on.",
+        *(jumped if shock.raised else lost if shock.single else ()),
+        f"Go on with {shock.slower}, and end the ramp it is on.",
         f"Go back to a checkpoint from before step {shock.since} if the loss does not return within 50 steps.",
         "Clip gradients at 1; lower Adam's beta2 to .95.",
-        "After a resume: make sure that the optimizer's state was loaded too.",
     )
 
 
 def _ruled_out(shock: Shock) -> tuple[str, ...]:
+    if shock.verdict == "first":
+        return ()
     reasons = []
-    if isfinite(shock.rate) and isfinite(shock.before) and not shock.raised and shock.verdict != "first":
+    if isfinite(shock.rate) and isfinite(shock.before) and not shock.raised:
         reasons.append(f"a jump of the learning rate: it was {words.rate(shock.before)} at the reading before")
-    if shock.verdict == "overshot":
-        reasons.append("unlike batches: loss and gradient are of the probe, which stays the same")
+    if shock.single:
+        reasons.append(f"a slow drift: the median of the eight readings before it is {shock.usual:.2g} nats")
     return tuple(reasons)

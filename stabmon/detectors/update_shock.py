@@ -66,7 +66,7 @@ class UpdateShock:
             actual=snapshot.scalar("actual_loss_change"),
             predicted=snapshot.scalar("predicted_loss_change"),
         )
-        usual, limit = self._updates.near, self._updates.limit
+        near, limit = self._updates.near, self._updates.limit
         shock = reading.size > limit
         self._updates.push(reading, shock)
         verdict = self._verdict(reading, shock, snapshot)
@@ -76,6 +76,7 @@ class UpdateShock:
             self._found = None
         else:
             since = self._found.since if self._found else snapshot.step
+            usual = near if shock else self._updates.own
             self._found = Shock(verdict, since, reading, usual, self._before, rate, _post(snapshot))
         self._before = rate
 

@@ -74,7 +74,8 @@ def test_the_same_size_is_a_warning_where_the_loss_did_not_rise_or_no_fall_was_p
     run.update(SHOCK, kl=1.8, predicted=np.nan, actual=np.nan)
     (first, _) = run.alerts()
     assert (first.step, first.severity) == (SHOCK, "warning")
-    assert first.ruled_out == ("a jump of the learning rate: it was 1e-3 at the reading before",)
+    assert first.ruled_out[0] == "a jump of the learning rate: it was 1e-3 at the reading before"
+    assert first.ruled_out[1].startswith("a slow drift: the median of the eight readings before it is 0.00")
 
 
 @pytest.mark.parametrize(
