@@ -115,14 +115,16 @@ class Growth:
         known = np.isfinite(long)
         self.exponent = np.where(known, exponent, self.exponent)
         self.rate = np.where(known, short, self.rate)
-        rise = self.logs - np.fmin.reduce(self.long.values, axis=0)
+        values = self.long.values
+        rise = self.logs - np.fmin.reduce(values, axis=0)
+        lately = self.logs - values[(len(values) - 1) // 2]
         since_first = self.logs - self._first > log(thresholds.GROWN)
         grown = np.where(
             np.isnan(self._first) | (step > thresholds.REMEMBERED),
             rise > log(thresholds.GROWN_IN_SIGHT),
             since_first & (rise > log(thresholds.DOUBLED)),
         )
-        hot = (self.exponent > thresholds.EXPONENT) & grown
+        hot = (self.exponent > thresholds.EXPONENT) & grown & ~(lately < thresholds.LATELY * rise)
         self._began = np.where(known & np.isnan(self.since), self.logs, self._began)
         since = np.where(np.isnan(self.since), step, self.since)
         self.since = np.where(known, np.where(hot, since, np.nan), self.since)

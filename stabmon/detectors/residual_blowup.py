@@ -73,9 +73,18 @@ class ResidualBlowup:
         score = np.nan_to_num(self._growth.exponent) / thresholds.EXPONENT
         hold = min(thresholds.HOLD_STEPS, thresholds.HOLD_SHARE * self._step)
         lasting = self._streams & (self._step - self._growth.since >= hold)
-        if self._then is not None and self._then[1] < thresholds.COLLAPSED:
-            lasting[:] = False  # a stall, or nothing to learn: what grows there is told of as that
+        if lasting.any() and not (self._spreads() and self._alive()):
+            lasting[:] = False
         self._scores = np.where(lasting, np.maximum(score, 1), np.clip(score, 0, 0.99)).astype(np.float32)
+
+    def _spreads(self) -> bool:
+        """Whether the largest input on the stream grows so too: a low layer may, and be lost in what others add."""
+        largest = int(np.argmax(np.where(self._streams, np.nan_to_num(self._growth.logs, nan=-np.inf), -np.inf)))
+        return bool(np.isfinite(self._growth.since[largest]))
+
+    def _alive(self) -> bool:
+        """Not a stall, nor nothing to learn: what grows there is told of as that."""
+        return self._then is None or not self._then[1] < thresholds.COLLAPSED
 
     def explain(self, site: int) -> Finding:
         """How fast that norm's input grows, what updates do, and when it will break."""

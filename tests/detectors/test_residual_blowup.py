@@ -49,10 +49,20 @@ def test_growth_as_t_to_the_fourth_from_the_start_alerts_at_step_63() -> None:
 
 def test_the_layer_that_grows_fastest_is_named_and_the_others_are_counted() -> None:
     t = steps(70)
-    n = np.stack([t**1, t**4, t**5, t**2], axis=1) * 1e-3
+    n = np.stack([t**1, 2 * t**4, t**5, t**2], axis=1) * 1e-3
     (alert,) = alerts_of(ResidualBlowup(), make_series({"norm_input_msq": n}))
     assert (alert.layer, alert.site) == (2, "layers.2.norm")
     assert alert.evidence["sites"] == 2
+
+
+def test_a_low_layer_that_grows_is_silent_until_the_largest_input_grows_too() -> None:
+    """Measured, Pre-LN at lr 1e-2: the first block's norm by t^2.8 below a final norm of 100 times its size."""
+    t = steps(400)
+    low = 1e-7 * t**4
+    hidden = np.stack([low, 1000 + low], axis=1)
+    assert alerts_of(ResidualBlowup(), make_series({"norm_input_msq": hidden})) == []
+    shown = np.stack([low, 1e-2 + low], axis=1)
+    assert alerts_of(ResidualBlowup(), make_series({"norm_input_msq": shown})) != []
 
 
 def test_a_warm_up_explains_growth_that_a_constant_rate_does_not() -> None:

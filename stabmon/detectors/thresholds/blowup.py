@@ -22,6 +22,9 @@ GROWN = 10.0
 """Times its first value. Live: the end of a plateau moves norm inputs by x3 within a window, between 2 and 6."""
 DOUBLED = 2.0
 """And times its lowest value of the last 30 % of the run. Chosen: less is nothing to act on."""
+LATELY = 0.25
+"""Of that rise at least so much lies in the later half of the window: a step that is over is no growth. Live: after a
+learning rate x30 for ten steps n has jumped x8 to x40 and stands."""
 GROWN_IN_SIGHT = 4.0
 """Instead of both where the first value is not known: times that lowest value. Chosen: over a plateau end's x3."""
 REMEMBERED = 2000
