@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,9 @@ Severity = Literal["info", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 RunState = Literal["running", "finished", "failed", "stopped", "preempted"]
 RUN_STATES: tuple[RunState, ...] = ("running", "finished", "failed", "stopped", "preempted")
+
+RUNBOOKS = Path(__file__).parent / "detectors" / "runbooks"
+"""A page for each detector of ours, `<name>.md`."""
 
 PLACEMENTS = ("pre", "post", "sandwich", "res_post", "parallel", "embedding", "final", "inner")
 """
@@ -200,7 +204,7 @@ class Alert:
 
     @property
     def message(self) -> str:
-        """The whole text: headline, where and since when, evidence, cause, what was ruled out, remedies."""
+        """The whole text: headline, where and since when, evidence, cause, what was ruled out, remedies, runbook."""
         where = "" if self.layer is None else f", layer {self.layer} ({self.site})"
         lines = [self.headline]
         lines.append(f"{self.severity} · {self.detector} · step {self.step}, since step {self.since}{where}")
@@ -211,6 +215,8 @@ class Alert:
         if self.ruled_out:
             lines.append("Ruled out: " + "; ".join(self.ruled_out))
         lines += [f"{i}. {remedy}" for i, remedy in enumerate(self.remedies, 1)]
+        if (RUNBOOKS / f"{self.detector}.md").is_file():
+            lines.append(f"Runbook: stabmon runbook {self.detector}")
         return "\n".join(lines)
 
 

@@ -260,3 +260,19 @@ def test_replay_of_a_folder_says_what_shows_a_folder(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["replay", str(tmp_path)])
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.endswith(f"or see all with: stabmon serve {tmp_path}\n")
+
+
+def test_runbook_lists_a_line_for_each_default_detector() -> None:
+    lines = CliRunner().invoke(app, ["runbook"]).stdout.splitlines()
+    assert {line.partition(":")[0] for line in lines} >= {detector.name for detector in default_detectors()}
+    assert "context_stall: every token gets the same answer" in lines
+
+
+def test_runbook_prints_a_page_and_refuses_another_name_with_those_there_are() -> None:
+    page = CliRunner().invoke(app, ["runbook", "context_stall"]).stdout
+    assert page.startswith("# context_stall: ")
+    assert "**What to do**" in page
+    refused = CliRunner().invoke(app, ["runbook", "../records"])
+    assert refused.exit_code == 2
+    assert "there is no runbook '../records'; there are: " in refused.output
+    assert "context_stall" in refused.output

@@ -80,3 +80,9 @@ def test_a_message_says_what_where_since_when_why_and_what_to_do() -> None:
 def test_a_message_leaves_out_what_there_is_nothing_to_say_of() -> None:
     bare = replace(alert(4), layer=None, site="", cause="", remedies=(), ruled_out=(), evidence={})
     assert bare.message == "r1 is not learning. Restart\nwarning · stall · step 4, since step 2"
+
+
+def test_a_message_ends_with_where_the_runbook_of_a_detector_of_ours_is() -> None:
+    last = alert(4, detector="context_stall").message.splitlines()[-1]
+    assert last == "Runbook: stabmon runbook context_stall"
+    assert "Runbook" not in alert(4, detector="one_of_yours").message

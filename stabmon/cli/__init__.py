@@ -17,6 +17,7 @@ from rich.text import Text
 from stabmon import __version__
 from stabmon.cli.benches import bench
 from stabmon.cli.edge import AsJson, for_users, torch_needed
+from stabmon.cli.runbooks import runbook
 from stabmon.records import Alert, Event, RunState, Severity, Snapshot
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench, name="bench")
+app.command()(runbook)
 
 LEFTOVERS_SECONDS = 30.0
 """How often `serve` looks for alerts that a run which died could not deliver."""

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
+from stabmon.records import RUNBOOKS
+
 _PAGE = Path(__file__).parent / "page"
-_RUNBOOKS = Path(__file__).parent.parent / "detectors" / "runbooks"
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -32,7 +33,7 @@ async def _static(request: Request, name: str) -> Response:
 
 @router.api_route("/runbook/{detector}", methods=["GET", "HEAD"])
 async def _runbook(request: Request, detector: str) -> Response:
-    return _answer(request, _RUNBOOKS / f"{detector}.md")
+    return _answer(request, RUNBOOKS / f"{detector}.md")
 
 
 def _answer(request: Request, path: Path) -> Response:
@@ -49,7 +50,7 @@ def _answer(request: Request, path: Path) -> Response:
 
 
 # Read and packed once: it happens in the training process.
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def _content(path: Path) -> tuple[bytes, bytes, str]:
     plain = path.read_bytes()
     return plain, gzip.compress(plain, 6), f'"{hashlib.sha256(plain).hexdigest()[:16]}"'

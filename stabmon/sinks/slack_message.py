@@ -6,8 +6,9 @@ import re
 import time
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urljoin
 
-from stabmon.records import Alert, Run
+from stabmon.records import RUNBOOKS, Alert, Run
 from stabmon.sinks.delivery import Why
 
 _HEADER = 150
@@ -16,6 +17,7 @@ _SECTION, _NOTE = 2000, 500
 """Slack allows 3000, but refuses messages of about 13,000 characters in all; there are at most six sections."""
 _LINES = 20
 _LINE = 110
+_LINKS = 3
 _LATE_SECONDS = 60.0
 _SIGNS = {"info": ":large_blue_circle:", "warning": ":large_orange_circle:", "critical": ":red_circle:"}
 
@@ -26,7 +28,7 @@ def compose(alerts: Sequence[Alert], run: Run | None, link: str | None, why: Why
     """The webhook's JSON: one alert whole, several as a digest. `run`: whose alerts they are, where that is known."""
     first = f"{_sign(alerts[0])} {alerts[0].headline}" if len(alerts) == 1 else _digest_title(alerts, why)
     body = _single(alerts[0]) if len(alerts) == 1 else _digest(alerts)
-    linked = [_section(f"<{_escape(link)}|Open the live page>")] if link and len(link) < _NOTE else []
+    linked = [_links(alerts, link)] if link and len(link) < _NOTE else []
     notes = [_context(note) for note in (_lateness(alerts, why), _source(run)) if note]
     header = {"type": "header", "text": {"type": "plain_text", "text": _cut(first, _HEADER), "emoji": True}}
     return {"text": _escape(_cut(first, _HEADER)), "blocks": [header, *body, *linked, *notes]}
@@ -51,6 +53,15 @@ def _single(alert: Alert) -> list[Block]:
         rows = [f"{number}. {_escape(remedy)}" for number, remedy in enumerate(alert.remedies, 1)]
         parts.append("\n".join(["*What to do*", *rows]))
     return [_section(part) for part in parts]
+
+
+def _links(alerts: Sequence[Alert], link: str) -> Block:
+    """To the run's page, and beside it to the runbook of each alert that has one."""
+    detectors = dict.fromkeys(alert.detector for alert in alerts if (RUNBOOKS / f"{alert.detector}.md").is_file())
+    pages = {f"Runbook: {name}": urljoin(link, f"runbook/{name}") for name in [*detectors][:_LINKS]}
+    return _section(
+        " · ".join(f"<{_escape(url)}|{title}>" for title, url in {"Open the live page": link, **pages}.items())
+    )
 
 
 def _digest_title(alerts: Sequence[Alert], why: Why) -> str:

@@ -95,3 +95,16 @@ def test_a_late_message_says_so_and_when_it_happened(age: float, why: Any, note:
     assert ("Sent late" in shown) == bool(note)
     assert note in shown
     assert (time.strftime("%H:%M:%S UTC", time.gmtime(happened)) in shown) == bool(note)
+
+
+def test_the_runbook_is_linked_beside_the_live_page_without_its_token() -> None:
+    message = compose([replace(now(), detector="context_stall")], None, "http://127.0.0.1:7466/?token=secret", "new")
+    assert (
+        "<http://127.0.0.1:7466/?token=secret|Open the live page> · "
+        "<http://127.0.0.1:7466/runbook/context_stall|Runbook: context_stall>"
+    ) in [text for _, text in texts(message)]
+
+
+def test_a_detector_without_a_page_of_ours_has_no_link_to_one() -> None:
+    message = compose([replace(now(), detector="one_of_yours")], None, "http://127.0.0.1:7466/?token=secret", "new")
+    assert "<http://127.0.0.1:7466/?token=secret|Open the live page>" in [text for _, text in texts(message)]
