@@ -80,7 +80,7 @@ class RankTrouble:
         return Finding(
             severity="critical" if copies.sure else "warning",
             action=f"{told}. Stop it and load one checkpoint of before on all ranks; what is trained from there on is "
-            "no one model",
+            "lost",
             cause=_cause(gradients),
             remedies=_SYNCHRONISE if not gradients <= thresholds.EQUAL else _RELOAD,
             evidence={

@@ -23,6 +23,8 @@ class Leak:
         if self.finding is not None or not np.isfinite(now).all():
             return
         self._losses.append(now)
+        if now[0] >= _least(snapshot.step) * now[2]:
+            return  # nearly every step
         loss, unigram, bigram = (median(column) for column in zip(*self._losses, strict=True))
         full = len(self._losses) == thresholds.LEAK_READINGS
         if full and unigram - bigram > thresholds.LEARNABLE and loss < _least(snapshot.step) * bigram:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ import torch
 
 from stabmon.records import Site
 from stabmon.taps.ranks.packing import Packing, Row
+from stabmon.taps.ranks.sharding import twins
 from stabmon.taps.ranks.union import Column, Local, unite
 
 CPU, NAN, INF = torch.device("cpu"), float("nan"), float("inf")
@@ -25,9 +29,11 @@ LAYOUT = Local(
 )
 
 
-def compared(rows: list[list[float]], failed: list[list[float]] | None = None) -> dict[str, float]:
-    """By statistic: what rank 0 tells of ranks with these values, float[rank][column of LAYOUT]."""
-    union, total = unite([LAYOUT]), torch.zeros(())
+def compared(
+    rows: list[list[float]], failed: list[list[float]] | None = None, layout: Local = LAYOUT
+) -> dict[str, float]:
+    """By statistic, the last site's: what rank 0 tells of ranks with these values, float[rank][column of LAYOUT]."""
+    union, total = unite([layout]), torch.zeros(())
     for rank, row in enumerate(rows):
         packing = Packing(union, 0, rank, len(rows), CPU)
         flags = torch.tensor(failed[rank] if failed else [0.0, 0.0])
@@ -88,6 +94,67 @@ def test_parts_and_maxima_are_not_compared() -> None:
 
 def test_ranks_that_were_not_put_together_tell_nothing_of_each_other() -> None:
     assert Packing(unite([LAYOUT]), 0, 0, 2, CPU).compared(None).isnan().all()
+
+
+def sharded(part: float) -> list[float]:
+    return [2.0, 7.0, 3.0, part, 1.0]
+
+
+def test_parts_are_compared_between_the_ranks_that_hold_the_same_one() -> None:
+    """Four ranks, two parts: 0 and 2 hold one, 1 and 3 the other."""
+    layout = replace(LAYOUT, twins=(0, 1, 0, 1))
+    same = compared([sharded(p) for p in (5.0, 8.0, 5.0, 8.0)], layout=layout)
+    other = compared([sharded(p) for p in (5.0, 8.0, 5.0, 6.0)], layout=layout)
+    half = compared([sharded(p) for p in (5.0, 8.0, NAN, 8.0)], layout=layout)
+    none = compared([sharded(p) for p in (5.0, 8.0, NAN, NAN)], layout=layout)
+    spreads = [found["rank_weight_spread"] for found in (same, other, half, none)]
+    assert spreads[:3] == [0.0, 0.25, 0.0]
+    assert np.isnan(spreads[3])
+
+
+def test_where_every_rank_holds_another_part_there_is_nothing_to_compare() -> None:
+    columns = Packing(unite([replace(LAYOUT, twins=(0, 1))]), 0, 0, 2, CPU).between.columns
+    assert ("rank_weight_spread", Site("b")) not in columns
+
+
+class Hashed(SimpleNamespace):
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+class Placed:
+    """A tensor spread over a mesh of ranks; `cut`: the mesh's dimensions along which it is."""
+
+    def __init__(self, mesh: list[Any], cut: Sequence[bool]) -> None:
+        ranks = torch.tensor(mesh)
+        self.device_mesh = MESHES.setdefault(str(mesh), Hashed(mesh=ranks, ndim=ranks.ndim, size=ranks.size))
+        self.placements = [SimpleNamespace(is_replicate=lambda kind=kind: not kind) for kind in cut]
+
+
+MESHES: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize(
+    ("mesh", "cuts", "expected"),
+    [
+        ([[0, 1], [2, 3]], [(False, True)], (0, 1, 0, 1)),
+        ([[0, 1], [2, 3]], [(True, False)], (0, 0, 2, 2)),
+        ([[0, 2], [1, 3]], [(False, True)], (0, 0, 2, 2)),
+        ([[0, 1], [2, 3]], [(True, True)], (0, 1, 2, 3)),
+        ([[0, 1], [2, 3]], [(False, True), (True, True)], ()),
+        ([0, 1], [(True,)], ()),
+    ],
+    ids=["hsdp", "the other way round", "ranks in another order", "sharded twice", "not all alike", "not all ranks"],
+)
+def test_ranks_that_hold_the_same_part_have_the_same_number(
+    monkeypatch: pytest.MonkeyPatch, mesh: list[Any], cuts: Any, expected: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 4)
+    tensors: Any = [Placed(mesh, cut) for cut in cuts]
+    assert twins(tensors) == expected
+
+
+def test_a_model_that_is_not_spread_has_no_parts() -> None:
+    assert twins([torch.zeros(3)]) == ()
 
 
 @pytest.mark.parametrize("seed", range(5))

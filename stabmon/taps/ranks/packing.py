@@ -55,7 +55,7 @@ class Packing:
         self._counts = mask([speaks or columns[k].site.name != "" or columns[k].statistic == _TOTAL for k in slots])
         self._sums, self._parts = mask(_are(columns, "sum")), mask(_are(columns, "part"))
         self._maxima = whole_numbers([k for k, c in enumerate(columns) if c.how == "max"])
-        self.between = Between(columns)
+        self.between = Between(columns, union.twins, device)
         self._own = torch.cat((self._maxima, whole_numbers(self.between.slots)))
         self._taps = whole_numbers([c.tap for c in columns])
         self._squared = whole_numbers([k for k, n in union.unsummed for _ in range(n)])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 _HIDING = {
     "FullyShardedDataParallel": "FSDP1 keeps parameters in flat buffers",
@@ -51,6 +53,26 @@ def summands(tensor: Tensor) -> int:
     if any(p.reduce_op != "sum" for _, p in pending):
         raise ValueError(f"a gradient with placements {_placements(tensor)} cannot be read")
     return math.prod(_size(tensor, i) for i, _ in pending)
+
+
+def twins(tensors: Iterable[Tensor]) -> tuple[int, ...]:
+    """Of each rank, which part of the model it holds: ranks with the same number hold the same one (HSDP). Empty where
+    that is not one answer for all of these DTensors, or not known for all ranks."""
+    spreads = {(t.device_mesh, _cut_along(t)) for t in tensors if _placements(t)}  # type: ignore[attr-defined]
+    if len(spreads) != 1:
+        return ()
+    ((mesh, cut),) = spreads
+    places = {}
+    for place in product(*(range(mesh.size(i)) for i in range(mesh.ndim))):
+        places[int(mesh.mesh[place])] = [place[i] for i in cut]
+    if sorted(places) != list(range(len(places))) or len(places) != distributed.get_world_size():
+        return ()
+    known = [places[rank] for rank in range(len(places))]
+    return tuple(known.index(place) for place in known)
+
+
+def _cut_along(tensor: Tensor) -> tuple[int, ...]:
+    return tuple(i for i, placement in enumerate(_placements(tensor)) if not placement.is_replicate())
 
 
 def is_shared(tensor: Tensor) -> bool:

@@ -11,7 +11,7 @@ from stabmon.records import Site
 from stabmon.taps import Tap
 from stabmon.taps.groups import Groups
 from stabmon.taps.parts import Parts
-from stabmon.taps.ranks.sharding import hides_parameters, is_shared
+from stabmon.taps.ranks.sharding import hides_parameters, is_shared, twins
 from stabmon.taps.ranks.union import Column, How, Local
 
 
@@ -27,7 +27,9 @@ def local_layout(
     for number, tap in enumerate(taps):
         of_data = tap.name not in failed and isinstance(tap.weights(), Tensor)
         found += [Column(*column, _how(*column, of_data, parts.groups), number) for column in columns[tap.name]]
-    return Local(tuple(found), _by_layer(sites, parts.blocks), _unsummed(found, parts.groups), len(taps))
+    unsummed = _unsummed(found, parts.groups)
+    same = () if unsummed else twins(parts.groups.parameters)
+    return Local(tuple(found), _by_layer(sites, parts.blocks), unsummed, len(taps), same)
 
 
 def unreadable(parts: Parts, alike: bool) -> str | None:

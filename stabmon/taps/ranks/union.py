@@ -38,6 +38,8 @@ class Local:
     unsummed: tuple[tuple[int, int], ...] = ()
     """(column, number of elements) of what ranks have yet to add up before it can be squared."""
     taps: int = 0
+    twins: tuple[int, ...] = ()
+    """Of each rank, which part of the parameters it holds, the same number for the same part; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Union:
     unreadable: frozenset[int]
     """Columns that need such sums, where ranks do not have the same ones."""
     taps: int
+    twins: tuple[int, ...]
+    """As in the local layouts, where they agree."""
 
 
 def unite(layouts: Sequence[Local]) -> Union:
@@ -84,6 +88,7 @@ def unite(layouts: Sequence[Local]) -> Union:
         unsummed[0] if alike else (),
         frozenset() if alike else frozenset(k for pairs in unsummed for k, _ in pairs),
         max(layout.taps for layout in layouts),
+        layouts[0].twins if alike else (),
     )
 
 
