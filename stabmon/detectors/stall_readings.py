@@ -169,6 +169,7 @@ class Rate:
 
     def __init__(self) -> None:
         self.top = float("nan")
+        self._last = float("nan")
         self.cut_at = 0
         self.cut_until = 0
 
@@ -177,12 +178,12 @@ class Rate:
         rate = snapshot.scalar("learning_rate")
         if not np.isfinite(rate):
             return False
-        if not self.top >= rate:
-            self.top = rate
-        if not rate < self.top / thresholds.CUT:
+        before, self._last = self._last, rate
+        if not rate < before / thresholds.CUT:
+            self.top = rate if not self.top >= rate else self.top
             return False
         # A slower run also turns slower: what it is worth waiting grows as the rate shrinks.
         self.cut_at = snapshot.step
-        self.cut_until = snapshot.step + round(thresholds.CUT_STEPS * self.top / max(rate, SHARE_FLOOR))
+        self.cut_until = snapshot.step + round(thresholds.CUT_STEPS * before / max(rate, SHARE_FLOOR))
         self.top = rate
         return True

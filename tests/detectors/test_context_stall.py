@@ -242,6 +242,8 @@ def test_a_cut_that_does_not_help_is_critical_again_after_sixty_times_ten_steps(
 
 def test_a_warm_up_and_a_decay_are_no_cuts() -> None:
     t = np.arange(1, 401)
+    cosine = 1e-3 * (1 + np.cos(np.pi * t / 405)) / 2
+    assert said(a_run(along(POST_LN), learning_rate=cosine)) == [(24, "warning"), (91, "critical")]
     rate = np.where(t < 300, 1e-3 * t / 300, 1e-3 * (1 - (t - 300) / 250))
     assert said(a_run(along(POST_LN), learning_rate=rate)) == [(24, "warning"), (91, "critical")]
 

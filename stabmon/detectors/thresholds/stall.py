@@ -49,7 +49,8 @@ FELL_STEPS = 30
 has lost it: chosen, longer than the spikes that heal by themselves."""
 
 CUT = 2.0
-"""The learning rate is cut where it falls under its highest by this factor: a decay, or a hand."""
+"""The learning rate is cut where it falls by this factor or more from one step to the next: a hand, or a schedule's step.
+A smooth decay does so in its last two steps at most."""
 CUT_STEPS = 60
 """Times the factor of the cut: steps in which a cut may still show that it helps. Live: after a cut by 10 at step 30
 s turned up 420 to 520 steps later."""
