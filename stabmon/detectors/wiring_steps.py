@@ -76,8 +76,10 @@ class Kept:
         self._first: Snapshot | None = None
 
     def read(self, snapshot: Snapshot) -> None:
+        if len(self._norms) == thresholds.KEPT_READINGS:
+            return
         norm = snapshot.scalar("total_grad_norm")
-        if len(self._norms) >= thresholds.KEPT_READINGS or not 0 < norm < np.inf:
+        if not 0 < norm < np.inf:
             return
         self._first = self._first or snapshot
         self._norms.append(norm)

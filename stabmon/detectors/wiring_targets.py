@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from math import isfinite
 from statistics import median
-
-import numpy as np
 
 from stabmon.detectors.thresholds import wiring as thresholds
 from stabmon.records import Finding, Snapshot
@@ -20,7 +19,7 @@ class Leak:
 
     def read(self, snapshot: Snapshot) -> None:
         now = snapshot.scalar("loss"), snapshot.scalar("unigram_loss"), snapshot.scalar("bigram_loss")
-        if self.finding is not None or not np.isfinite(now).all():
+        if self.finding is not None or not all(map(isfinite, now)):
             return
         self._losses.append(now)
         if now[0] >= _least(snapshot.step) * now[2]:
