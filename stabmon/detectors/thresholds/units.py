@@ -2,7 +2,7 @@
 
 LOST = 0.5
 """Dead or saturated. Chosen: a layer of half the width (SageMaker Debugger's rules, too, ask for half of the units).
-Live: ten steps at 30 times the learning rate cost a layer .41 of its ReLU units, .34 for good; three at 300 times .69."""
+Live: ten steps at 30 times the learning rate killed .41 of a layer's ReLUs, .34 for good; three at 300 times .69."""
 RISE = 0.25
 """Over the layer's own early share, which depends on activation and number of tokens. Chosen. Live: healthy ReLU
 layers of 256 units lose .15 by step 300 at a hot learning rate (1e-2, 8 x 32 tokens a step), none at 1e-3."""
