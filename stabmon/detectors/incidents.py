@@ -11,17 +11,17 @@ from stabmon.records import SEVERITIES, Alert, Snapshot
 _LOSS = ("nonfinite", "exploded", "diverged", "loss_shift")
 
 EXPLAINED_BY: Mapping[str, tuple[str, ...]] = {
-    "exploded": ("nonfinite", "loss_shift", "residual_blowup", "update_shock"),
-    "diverged": ("nonfinite", "loss_shift", "exploded", "residual_blowup", "update_shock"),
+    "exploded": ("nonfinite", "loss_shift", "residual_blowup", "attention_blowup", "update_shock"),
+    "diverged": ("nonfinite", "loss_shift", "exploded", "residual_blowup", "attention_blowup", "update_shock"),
     "loss_shift": ("nonfinite", "residual_blowup", "update_shock"),
-    "spike": (*_LOSS, "residual_blowup", "update_shock", "gradient_spike"),
+    "spike": (*_LOSS, "residual_blowup", "attention_blowup", "update_shock", "gradient_spike"),
     "flat": (*_LOSS, "context_stall"),
     "context_stall": (*_LOSS, "wiring"),
     "dead_layers": ("context_stall", "wiring"),
     "residual_blowup": ("nonfinite",),
     "attention_blowup": ("nonfinite", "residual_blowup"),
-    "dead_units": ("nonfinite", "context_stall", "residual_blowup"),
-    "update_shock": ("nonfinite", "residual_blowup"),
+    "dead_units": ("nonfinite", "context_stall", "residual_blowup", "update_shock"),
+    "update_shock": ("nonfinite", "residual_blowup", "attention_blowup"),
     "gradient_spike": (*_LOSS, "residual_blowup", "update_shock", "attention_blowup"),
     "precision": ("nonfinite", "residual_blowup"),
     "logit_drift": ("nonfinite", "context_stall", "residual_blowup"),
