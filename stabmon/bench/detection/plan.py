@@ -29,7 +29,7 @@ SMALL: Mapping[str, int] = {
     "healthy-digits-deepnorm": 200,
     "floor-pre": 200,
     "floor-post": 200,
-    "blow_up-markov-ramp": 0,
+    "blow_up-markov-ramp": 450,
     "blow_up-text-ramp": 450,
     "attention-markov-fast": 0,
     "spike-markov-10": 0,
