@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike
 from typer.testing import CliRunner
 
 from stabmon.bench.detection.judging import judge
+from stabmon.bench.detection.live import run_log
 from stabmon.bench.detection.plan import SEEDS, SMALL, plan
 from stabmon.bench.detection.scenarios import SCENARIOS
 from stabmon.bench.detection.workers import complete
 from stabmon.cli import app
 from stabmon.records import Run
-from stabmon.runlog import RunLogWriter, path_of
+from stabmon.runlog import RunLogWriter
 from tests.detectors.series import make_series
 
 STEPS = 150
@@ -28,6 +29,12 @@ def write(path: Path, statistics: dict[str, ArrayLike], state: str = "finished")
     for snapshot in make_series(statistics):
         log.emit(snapshot, (), ())
     log.close(state)  # type: ignore[arg-type]
+
+
+def log_of(base: str, folder: Path) -> Path:
+    """Of that scenario of the small tier, calibration, however it is cut."""
+    (found,) = (run for run in plan("small", "calibration") if run[0].name in (base, f"{base}-{SMALL[base]}"))
+    return run_log(*found, folder)
 
 
 def statistics(loss: np.ndarray, share: ArrayLike) -> dict[str, ArrayLike]:  # type: ignore[type-arg]
@@ -47,10 +54,10 @@ def folder(tmp_path: Path) -> Path:
     t, noise = np.arange(1, STEPS + 1), np.random.default_rng(0).normal(0, 0.02, STEPS)
     learning = 1.4 + 3 * np.exp(-t / 20) + noise
     stalled = np.maximum(0.5 * np.exp(-t / 1.5), 1e-9)
-    write(path_of(tmp_path / "stall", "stall-text-150-s0"), statistics(4 + 0.5 * np.exp(-t / 3) + noise, stalled))
-    write(path_of(tmp_path / "healthy", "healthy-text-sgd-200-s0"), statistics(learning, 0.5))
-    write(path_of(tmp_path / "blow_up", "blow_up-markov-ramp-s0"), statistics(np.where(t < 80, learning, 9.0), 0.5))
-    write(path_of(tmp_path / "floor", "floor-pre-200-s0"), statistics(learning, 0.5), "running")
+    write(log_of("stall-text", tmp_path), statistics(4 + 0.5 * np.exp(-t / 3) + noise, stalled))
+    write(log_of("healthy-text-sgd", tmp_path), statistics(learning, 0.5))
+    write(log_of("blow_up-markov-ramp", tmp_path), statistics(np.where(t < 80, learning, 9.0), 0.5))
+    write(log_of("floor-pre", tmp_path), statistics(learning, 0.5), "running")
     return tmp_path
 
 
@@ -68,7 +75,7 @@ def test_recordings_are_judged_without_training(folder: Path, tmp_path: Path) ->
     assert found["classes"]["STALL"]["recall"] == 1
     assert found["false_alarms"]["critical"] == 0
     assert found["false_alarms"]["checks"] == STEPS + 99  # the ramp is injected at step 100
-    assert found["runs"]["stall-text-150-s0"]["alarms"][0][0] == "context_stall"
+    assert found["runs"][log_of("stall-text", folder).stem]["alarms"][0][0] == "context_stall"
     assert len(done.stdout.splitlines()) == 1
     assert max(map(len, done.stderr.splitlines())) <= 80
     text = page.read_text()
@@ -80,14 +87,14 @@ def test_recordings_are_judged_without_training(folder: Path, tmp_path: Path) ->
 
 
 def test_a_recording_that_did_not_end_is_not_taken(folder: Path) -> None:
-    path = path_of(folder / "floor", "floor-pre-200-s0")
+    path = log_of("floor-pre", folder)
     assert path.exists()
     assert not complete(path)
-    assert complete(path_of(folder / "stall", "stall-text-150-s0"))
+    assert complete(log_of("stall-text", folder))
 
 
 def test_judging_again_says_the_same(folder: Path) -> None:
-    path = path_of(folder / "blow_up", "blow_up-markov-ramp-s0")
+    path = log_of("blow_up-markov-ramp", folder)
     first, second = judge(path), judge(path)
     assert (first.spoken, first.rules) == (second.spoken, second.rules)
     assert first.curve.loss == pytest.approx(second.curve.loss)
