@@ -56,18 +56,6 @@ class Unmoved:
 
 _CUT_OFF = "Nothing of the loss reaches it: its output is not used, is detached, or is multiplied by 0."
 _NOT_HELD = "The optimizer does not step it: its parameters have left the parameter groups, or their rate there is 0."
-_CONNECT if cut else _HAND_OVER,
-            evidence={"grad_norm": norm, "parts": float(len(stuck)), "readings": float(self._still[first])},
-            since=self._since,
-            site=site,
-            ruled_out=()
-            if cut
-            else (f"a gradient too small to move it: its norm is {norm:.2g}, near the other parts'",),
-        )
-
-
-_CUT_OFF = "Nothing of the loss reaches it: its output is not used, is detached, or is multiplied by 0."
-_NOT_HELD = "No optimizer steps it any more: its parameters were taken out of, or never got into, the parameter groups."
 _CONNECT = (
     "Look for detach(), no_grad(), .data or .item() between it and the loss, and for an output that is not used.",
     "In float16 without loss scaling gradients under 6e-8 are 0: use a GradScaler, or bfloat16.",
