@@ -12,7 +12,7 @@ from tests.detectors.losses import Floats, autocorrelated, learning
 from tests.detectors.series import make_series
 
 FIRST, LAST = 64, 2000
-"""Rows that a resume must show: the first ones, for where the run began, and as many of the last as RECALL_STEPS."""
+"""Rows that a resume shows of any run, however long: the first ones, for where it began, and its last."""
 
 
 def judged(snapshots: list[Snapshot], names: tuple[str, ...] | None = None) -> list[tuple[int, str, str, str]]:
