@@ -37,7 +37,7 @@ class Between:
         self._parts = torch.tensor([c.how == "part" for _, c in found], dtype=torch.bool, device=device)
         order = sorted(range(len(twins)), key=lambda rank: twins[rank])
         self._by_part = torch.tensor(order, device=device) if shared else None
-        self._loss = [i for i, (_, c) in enumerate(found) if c.statistic == "loss"][:1]
+        self._loss = next((i for i, (_, c) in enumerate(found) if c.statistic == "loss"), None)
 
     def read(self, lanes: Tensor, complete: Tensor) -> Tensor:
         """float32[columns]; `lanes`: float32[rank, slot], NaN where a rank has none; `complete`: float32[1], ranks
@@ -48,8 +48,8 @@ class Between:
             known = torch.where(within.isnan(), -torch.inf, within).amax(0)
             spread = torch.where(self._parts, torch.where(known.isneginf(), torch.nan, known), spread)
         highest = torch.full_like(complete, torch.nan)
-        if self._loss:
-            losses = lanes[:, self._loss]
+        if self._loss is not None:
+            losses = lanes.narrow(1, self._loss, 1)
             highest = losses.nan_to_num(-torch.inf, posinf=torch.inf).argmax(0).float()
             highest = torch.where(_several(losses), highest, torch.nan)
         return torch.cat((spread, highest, complete, len(lanes) - complete))
