@@ -48,10 +48,9 @@ PLATEAU_SHARE = 0.1
 """Context share. RMS_t of 2.3 and more came with 9 of 9 ends of plateaus, up to 95 steps before the loss fell; after
 them the share is over this. Live: a stalled run that tried to escape moved its predictions by 1.1 nats in a step."""
 PLATEAU_POINTS = 64
-FALL_SPREADS = 1.0
-"""Chosen: a loss that falls so far under its level within 64 steps is good news."""
-"""The median of the last 8 losses under that of the last 64: 1 % of pure noise is."""
 FALL_POINTS = 8
+FALL_SPREADS = 1.0
+"""Chosen: a loss whose last 8 have a median so far under that of the last 64 falls; 1 % of pure noise does."""
 
 SETTLED_STEP = 30
 """Live: KL falls from up to .7 in the first steps to .01 and less by step 20, at every placement."""
