@@ -18,9 +18,9 @@ from stabmon.records import Finding, Snapshot
 
 
 class ContextStall:
-    """Warns of a collapse of the context share that is deep or lasts (falling, or frozen), calls it critical when it will not resolve at
-    this learning rate or when a run that had learnt has lost it, and eases to info, with the most steps it can take,
-    when it resolves. Silent where context is worth nothing; warns at most where that is unknown.
+    """Warns of a collapse of the context share that is deep or lasts (falling, or frozen), calls it critical when it
+    will not resolve at this learning rate or when a run that had learnt has lost it, and eases to info, with the most
+    steps it can take, when it resolves. Silent where context is worth nothing; warns at most where that is unknown.
 
     Score: ln s / ln 1e-4, so 1 at s = 1e-4 and 2 at 1e-8.
     """

@@ -80,6 +80,7 @@ class Task:
         self._first: float | None = None
         self._best = 0.0
         self._pretrained = False
+        self._paired = False
         self.losses: dict[str, float] = {}
 
     def read(self, snapshot: Snapshot) -> None:
@@ -93,8 +94,9 @@ class Task:
             self._excess.append(loss - unigram)
             if len(self._excess) == thresholds.SMOOTHED:
                 self._best = min(self._best, self.excess)
-        if np.isfinite(unigram) and np.isfinite(bigram):
+        if np.isfinite(unigram):
             self._gap.append(unigram - bigram)
+            self._paired |= bool(np.isfinite(bigram))
 
     @property
     def excess(self) -> float:
@@ -104,7 +106,8 @@ class Task:
     @property
     def gap(self) -> float:
         """Nats that the left neighbour alone is worth; NaN = unknown: no targets, or targets that are no sequence."""
-        return median(self._gap) if self._gap else float("nan")
+        known = [gap for gap in self._gap if gap == gap]
+        return median(known) if 2 * len(known) > len(self._gap) else float("nan")
 
     @property
     def learns(self) -> bool:
@@ -113,8 +116,11 @@ class Task:
 
     @property
     def pointless(self) -> bool:
-        """Whether it is known that there is nothing to learn from context."""
-        return self.gap <= thresholds.LEARNABLE
+        """Whether it is known that there is nothing to learn from context, or targets have ceased to follow the inputs:
+        a fault of the data, which the loss tells of.
+        """
+        unpaired = self._paired and self.gap != self.gap
+        return unpaired or self.gap <= thresholds.LEARNABLE
 
     @property
     def quiet(self) -> bool:

@@ -194,6 +194,16 @@ def test_targets_that_are_no_sequence_are_warned_of_and_told_apart_from_none() -
     assert "unknown (the targets are no sequence" in alerts[0].cause
 
 
+def test_targets_that_cease_to_follow_the_inputs_are_a_fault_of_the_data_and_no_stall() -> None:
+    """Markov data, labels shuffled from step 250 on: the bigram loss is not known any more, and s falls to 1e-6."""
+    t = np.arange(1, 401)
+    loss = np.interp(t, [1, 100, 249, 250, 257, 270], [4, 2, 1.6, 6.3, 4.3, 4.0])
+    share = along({1: 0.5, 252: 0.9, 256: 0.06, 262: 5e-4, 270: 2.6e-5, 280: 5e-6, 400: 1e-6})
+    bigram = np.where(t < 250, 1.4, NAN)
+    assert said(a_run(share, loss=loss, unigram=4.0, bigram_loss=bigram)) == []
+    assert said(a_run(share, loss=loss, unigram=4.0, bigram=1.4))[-1][1] == "critical"
+
+
 def test_what_was_ruled_out_is_what_was_read() -> None:
     grads = np.tile(np.logspace(-6, 0, 8), (400, 1))  # norms from 1e-3 to 1
     alert = alerts_of(ContextStall(), a_run(along(POST_LN), grad_sq=grads))[0]

@@ -10,8 +10,8 @@ learning rates (Pre-LN at 1e-2: 6e-5 for 15 steps)."""
 RECOVERED = 1e-3
 """s over it is no collapse any more. Ten times the former, so that noise does not open and close an alert."""
 OVER_STEPS = 10
-"""For so long, before what was found is forgotten. Live: attempts of stalled runs to escape touch 1e-3 for a few steps and
-fall back to 1e-9."""
+"""For so long, before what was found is forgotten. Live: attempts of stalled runs to escape touch 1e-3 for a few steps
+and fall back to 1e-9."""
 FIRST_STEP = 10
 """Live: before it healthy runs fall as fast as stalled ones."""
 
@@ -49,8 +49,8 @@ FELL_STEPS = 30
 has lost it: chosen, longer than the spikes that heal by themselves."""
 
 CUT = 2.0
-"""The learning rate is cut where it falls by this factor or more from one step to the next: a hand, or a schedule's step.
-A smooth decay does so in its last two steps at most."""
+"""The learning rate is cut where it falls by this factor or more from one step to the next: a hand, or a schedule's
+step. A smooth decay does so in its last two steps at most."""
 CUT_STEPS = 60
 """Times the factor of the cut: steps in which a cut may still show that it helps. Live: after a cut by 10 at step 30
 s turned up 420 to 520 steps later."""
