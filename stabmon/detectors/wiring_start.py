@@ -13,7 +13,7 @@ _BEFORE = ("pre", "parallel")
 
 class Start:
     """Judged on the first step's norm inputs, which know nothing of training; told once the run is known to start from
-    untrained weights, at info where that is never known.
+    untrained weights, at info where that is never known: no targets, or gammas that are not 1.
     """
 
     def __init__(self) -> None:
@@ -32,8 +32,11 @@ class Start:
         sites, n = snapshot.layout.sites_of("norm_input_msq"), snapshot["norm_input_msq"]
         if not sites or np.isnan(n).all():
             return None
-        told: Severity = "info" if np.isnan(snapshot.scalar("unigram_loss")) else "warning"
-        found = _streams(sites, n, told) or _after_sums(sites, n, _scales(snapshot), told)
+        scale = _scales(snapshot)
+        low, high = thresholds.UNTRAINED_SCALE
+        untrained = bool(((scale >= low) & (scale <= high) | np.isnan(scale)).all())
+        told: Severity = "warning" if untrained and snapshot.scalar("unigram_loss") > 0 else "info"
+        found = _streams(sites, n, told) or _after_sums(sites, n, scale, told)
         return found or (None if self.unseen_norms else _final(sites))
 
 

@@ -137,6 +137,14 @@ def test_where_targets_are_not_known_the_initialisation_is_told_at_info() -> Non
     assert alerts(norm_input_msq=n, unigram_loss=np.full(30, NAN))[0].severity == "info"
 
 
+@pytest.mark.parametrize("gamma", [0.8, 1.5])
+def test_norms_that_have_learnt_a_scale_are_a_pretrained_body_and_told_at_info(gamma: float) -> None:
+    n = np.array([[0.44, 201, 264, 513, 605, 830, 909, 1141, 1208]] * 30)
+    gammas = np.where(np.arange(9) == 4, gamma, 1.0)
+    (alert,) = alerts(norm_input_msq=n, norm_input_var=n, norm_gain=gammas / np.sqrt(n))
+    assert alert.severity == "info"
+
+
 def test_a_missing_final_norm_is_an_info_and_a_norm_that_is_no_layer_may_be_it() -> None:
     rows = run(PRE[:-1])
     alert = only(alerts_of(Wiring(), rows), "no norm after the last one")
