@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stabmon.catalog import Array
-from stabmon.detectors.forecast import Crossing, crossing
+from stabmon.detectors.forecast import REACH, SPACING, Crossing, crossing
 from stabmon.detectors.slope import Floats
 from stabmon.detectors.thresholds import blowup as thresholds
 from stabmon.detectors.thresholds.precision import FLOAT16
@@ -90,6 +90,7 @@ class Growth:
         self.long = Trail(log(thresholds.WINDOW), log(thresholds.SPACING))
         """ln n over ln t."""
         self._short = Trail(thresholds.RATE_STEPS, thresholds.RATE_SPACING)
+        self._range = Trail(REACH, SPACING)
 
     @property
     def logs(self) -> Floats:
@@ -103,6 +104,7 @@ class Growth:
             self._first = np.where(np.isnan(self._first), logs, self._first)
         self.long.add(log(clock.now), logs)
         self._short.add(step, logs)
+        self._range.add(step, logs)
         long, short = self.long.slope(), self._short.slope()
         if step >= thresholds.FIRST_STEP and long is not None and short is not None:
             self._judge(step, long, short, clock.now / clock.pace)
@@ -141,8 +143,7 @@ class Growth:
 
     def overflow(self, site: int) -> Crossing | None:
         """When the largest value, taken as 30 times the rms, would pass float16's: where the range is not read."""
-        largest = self._short.values[:, site] / 2 + log(thresholds.CREST)
-        return crossing(list(self._short.places), list(largest), FLOAT16)
+        return crossing(*self._range.column(site), 2 * (FLOAT16 - log(thresholds.CREST)))
 
     def depth_factor(self, streams: Mask) -> float:
         """By which n grows from norm to norm; NaN where it grows linearly in depth (or is no stream of six norms)."""

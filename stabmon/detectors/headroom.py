@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 import numpy as np
 
-from stabmon.detectors.forecast import Crossing, crossing
+from stabmon.detectors.forecast import REACH, SPACING, Crossing, crossing
 from stabmon.detectors.thresholds import precision as thresholds
+from stabmon.detectors.trail import Trail
 from stabmon.records import Site, Snapshot
 
 
@@ -16,14 +15,12 @@ class Headroom:
     float32 have 88 nats: what overflows there was lost long before.
     """
 
-    LAST = 12
-
     def __init__(self) -> None:
         self.nats = float("nan")
         """Of the last reading; NaN: no float16."""
         self.largest = float("nan")
         self.site: Site | None = None
-        self._trail: deque[tuple[int, float]] = deque(maxlen=self.LAST)
+        self._trail = Trail(REACH, SPACING)
 
     def read(self, snapshot: Snapshot) -> bool:
         """Whether anything was."""
@@ -38,9 +35,9 @@ class Headroom:
         least = int(np.argmin(np.where(narrow, nats, np.inf)))
         self.nats, self.largest = float(nats[least]), float(largest[least])
         self.site = snapshot.layout.sites_of("precision_headroom")[least]
-        self._trail.append((snapshot.step, -self.nats))
+        self._trail.add(snapshot.step, np.array([-self.nats]))
         return True
 
     def forecast(self) -> Crossing | None:
         """When it is 0."""
-        return crossing([s for s, _ in self._trail], [v for _, v in self._trail], 0.0)
+        return crossing(*self._trail.column(0), 0.0)

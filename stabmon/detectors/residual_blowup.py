@@ -79,8 +79,11 @@ class ResidualBlowup:
 
     def _spreads(self) -> bool:
         """Whether the largest input on the stream grows so too: a low layer may, and be lost in what others add."""
-        largest = int(np.argmax(np.where(self._streams, np.nan_to_num(self._growth.logs, nan=-np.inf), -np.inf)))
-        return bool(np.isfinite(self._growth.since[largest]))
+        return bool(np.isfinite(self._growth.since[self._largest]))
+
+    @property
+    def _largest(self) -> int:
+        return int(np.argmax(np.where(self._streams, np.nan_to_num(self._growth.logs, nan=-np.inf), -np.inf)))
 
     def _alive(self) -> bool:
         """Not a stall, nor nothing to learn: what grows there is told of as that."""
@@ -94,7 +97,7 @@ class ResidualBlowup:
             severity="critical" if critical else "warning",
             action=self._action(site, since),
             cause=self._cause(site),
-            remedies=self._remedies(site, since),
+            remedies=self._remedies(since),
             evidence=self._evidence(site),
             since=since,
             ruled_out=self._ruled_out(),
@@ -146,10 +149,10 @@ class ResidualBlowup:
             "final norm scales it away, so neither the loss nor the gradient shows it at first."
         )
 
-    def _remedies(self, site: int, since: int) -> tuple[str, ...]:
+    def _remedies(self, since: int) -> tuple[str, ...]:
         slower = words.slower(self._clock.rate or 0, 10)
         ramp = ", and end the ramp that it is on" if self._ramp > thresholds.JUMP else ""
-        untold = self._growth.overflow(site) if np.isnan(self._headroom.largest) else None
+        untold = self._growth.overflow(self._largest) if np.isnan(self._headroom.largest) else None
         return (
             f"Cut the learning rate x10 to {slower}{ramp}.",
             f"Roll back to a checkpoint before step {since}, and go on at a third of the learning rate.",

@@ -48,6 +48,10 @@ class Trail:
         """float[sites]."""
         return self._values[-1]
 
+    def column(self, site: int) -> tuple[list[float], list[float]]:
+        """The places, and one site's values."""
+        return self._places, [float(row[site]) for row in self._values]
+
     def slope(self) -> Floats | None:
         """Of each site; None with fewer than four readings."""
         return theil_sen(self.places, self.values) if len(self) >= self.LEAST else None

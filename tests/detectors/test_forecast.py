@@ -63,3 +63,12 @@ def test_noise_of_a_tenth_of_the_rise_moves_the_bounds_by_less_than_half(seed: i
     assert found is not None
     assert 20 <= found.earliest <= 45
     assert 35 <= found.latest
+
+
+def test_a_late_bend_brings_the_earlier_bound_forward() -> None:
+    """.01 a step until 80, then .05: by all readings alone it would be later than it is."""
+    t = np.arange(0.0, 121, 10)
+    y = 0.01 * t + 0.04 * np.maximum(t - 80, 0)
+    found = crossing(list(t), list(y), 10.0)
+    assert found is not None
+    assert found.earliest <= (10 - y[-1]) / 0.05 <= found.latest

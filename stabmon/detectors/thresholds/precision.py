@@ -7,7 +7,7 @@ HEADROOM = 1.386
 HEADROOM_READINGS = 3
 """In a row. Chosen: one batch's outlier is no trend."""
 OVERFLOW_STEPS = 50
-"""Steps until overflow, by the later of two bounds, for critical. Chosen: enough for a person to write a checkpoint."""
+"""Steps until overflow, by the later bound, for critical. Chosen: enough for a person to write a checkpoint."""
 
 SWAMPED = 0.2
 """Share of coordinates, mean over sub-layers, in which the branch is rounded away. Of the format: in bfloat16 a branch
