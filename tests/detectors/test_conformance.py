@@ -18,6 +18,7 @@ from stabmon.detectors.exploded import Exploded
 from stabmon.detectors.flat import Flat
 from stabmon.detectors.logit_drift import LogitDrift
 from stabmon.detectors.loss_shift import LossShift
+from stabmon.detectors.residual_blowup import ResidualBlowup
 from stabmon.detectors.spike import Spike
 from stabmon.records import Snapshot
 from tests.detectors.series import alerts_of, make_series
@@ -39,13 +40,14 @@ def noisy_run(count: int, seed: int = 0) -> dict[str, np.ndarray]:
     return rows | equal
 
 
-def sick_run(count: int = 150) -> list[Snapshot]:
-    """All three failures in one: a stall from the start, a blow-up, and an infinite loss at step 120."""
+def sick_run(count: int = 150, stalled: bool = True) -> list[Snapshot]:
+    """All failures in one: a stall from the start, a blow-up, an infinite loss at step 120, and what the rows say."""
     t = np.arange(1, count + 1)
     rows = noisy_run(count)
-    rows["context_share"] = 0.5 * np.exp(-np.minimum(t, 40) * 0.4)[:, None]
-    rows["token_similarity"] = np.ones((count, LAYERS))
-    rows["grad_sq"] = np.ones((count, LAYERS)) * np.logspace(-8, 0, LAYERS)
+    if stalled:
+        rows["context_share"] = 0.5 * np.exp(-np.minimum(t, 40) * 0.4)[:, None]
+        rows["token_similarity"] = np.ones((count, LAYERS))
+        rows["grad_sq"] = np.ones((count, LAYERS)) * np.logspace(-8, 0, LAYERS)
     rows["norm_input_msq"] = 1e-3 * t[:, None] ** np.array([1.0, 2, 4, 5])
     rows["learning_rate"] = np.full((count, 1), 1e-3)
     rows["skipped_steps"] = np.zeros((count, 1))
@@ -87,7 +89,10 @@ def sick_loss(count: int = 1600) -> list[Snapshot]:
 
 
 def sick(make: Make) -> list[Snapshot]:
-    return sick_loss() if make in (*OF_THE_LOSS, LogitDrift, DeadUnits) else sick_run()
+    """A stall explains a stream that grows, so the blow-up comes without one."""
+    if make in (*OF_THE_LOSS, LogitDrift, DeadUnits):
+        return sick_loss()
+    return sick_run(stalled=make is not ResidualBlowup)
 
 
 def unread(snapshot: Snapshot) -> Snapshot:
