@@ -14,6 +14,7 @@ from stabmon.catalog import Array
 from stabmon.detectors import words
 from stabmon.detectors.attention_readings import Mask, Sharpening, bfloat16_step
 from stabmon.detectors.blowup_readings import Clock
+from stabmon.detectors.level import Level, log_loss
 from stabmon.detectors.thresholds import attention as thresholds
 from stabmon.detectors.thresholds import blowup
 from stabmon.records import Finding, Snapshot
@@ -21,8 +22,9 @@ from stabmon.records import Finding, Snapshot
 
 class AttentionBlowup:
     """Warns of a layer whose largest logit grows as step^p with p > 3 for long and is over 50, or whose entropy has
-    fallen under .1 by that; critical where both agree. Warns of a logit over 1,000 in any case, if it is not one that
-    the run began with. Silent at levels at which attention is not read.
+    fallen under .1 by that; critical where both agree and the loss begins to suffer (or is not known). Warns of a
+    logit over 1,000 in any case, if it is not one that the run began with. Silent at levels at which attention is not
+    read.
 
     Score: p / 3 where it is large or sharp, else under 1.
     """
@@ -32,13 +34,14 @@ class AttentionBlowup:
         "attention_logit_max",
         "attention_entropy",
         "attention_entropy_min",
+        "loss",
         "learning_rate",
         "norm_input_msq",
         "trust_ratio",
     )
 
     def __init__(self) -> None:
-        self._clock = Clock()
+        self._clock, self._loss = Clock(), Level()
         self._layers = Sharpening(0)
         self._scores: Array = np.zeros(0, np.float32)
         self._step = 0
@@ -56,6 +59,8 @@ class AttentionBlowup:
             self._layers = Sharpening(len(values))
             self._scores = np.zeros(len(values), np.float32)
         self._clock.tick(snapshot)
+        if isfinite(z := log_loss(snapshot)):
+            self._loss.push(z)
         if np.isfinite(values).any() and self._clock.now > 0:
             self._judge(snapshot)
         return self._scores
@@ -91,12 +96,22 @@ class AttentionBlowup:
         large: Mask = self._layers.logit > thresholds.LARGE
         return large
 
+    @property
+    def _rises(self) -> float:
+        """ln(loss / its best level)."""
+        return self._loss.recent.median - self._loss.best if self._loss.recent.full else float("nan")
+
+    @property
+    def _suffers(self) -> bool:
+        """Whether the loss has begun to rise; also where there is none."""
+        return not self._rises <= max(thresholds.SUFFERS, thresholds.SUFFERS_NOISE * self._loss.noise)
+
     def explain(self, site: int) -> Finding:
         """How large the logits are, how sharp the layer is, and when it is too late."""
         layers = self._layers
         growing = bool(self._lasting[site])
         since = int(layers.since[site]) if growing else self._step
-        critical = growing and bool(self._large[site] and layers.sharp[site])
+        critical = growing and bool(self._large[site] and layers.sharp[site]) and self._suffers
         return Finding(
             severity="critical" if critical else "warning",
             action=self._action(site, since, growing),
@@ -122,6 +137,8 @@ class AttentionBlowup:
 
     def _cost(self, site: int) -> str:
         layers = self._layers
+        if layers.sharp[site] and self._suffers and isfinite(self._rises):
+            return f"the loss is {np.expm1(self._rises):.0%} up already, and it does not come back by itself"
         if layers.sharp[site]:
             return f"each query looks at hardly more than one key already (entropy {layers.entropy[site]:.2g})"
         collapse, huge = layers.collapse(site), layers.forecast(site)
@@ -168,6 +185,7 @@ class AttentionBlowup:
             "entropy_before": layers.before[site],
             "attention_entropy_min": layers.lowest[site],
             "median_of_layers": float(np.nanmedian(layers.logit)),
+            "loss_rise": self._rises,
             "trust_ratio": self._trust,
             "learning_rate": float("nan") if rate is None else rate,
         }
@@ -184,6 +202,7 @@ class AttentionBlowup:
                     entropy * thresholds.FALLEN < before,
                     f"one odd token or head: the mean entropy fell from {before:.2g} to {entropy:.2g}",
                 ),
+                (not self._suffers, f"harm to the loss, so far: {np.expm1(self._rises):+.1%} against its best"),
                 (self._rise <= blowup.JUMP, f"a rising learning rate: x{self._rise:.2f} since it began"),
                 (
                     stream < thresholds.GROWN,

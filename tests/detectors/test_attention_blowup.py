@@ -46,6 +46,20 @@ def test_a_ramp_of_3_percent_a_step_is_critical_when_logits_pass_50_and_entropy_
     assert 150 < alert.since <= 198
 
 
+def test_it_is_critical_only_once_the_loss_suffers() -> None:
+    """ln(loss / best) passes .07 at step 240 + .07 * 500 = 275, its median of the last 12 five and a half steps later."""
+    logit, t = ramp(350, 150, 1.03), steps(350)
+    well = run(logit, sharpens(logit), loss=np.full(350, 2.0))
+    hurt = run(logit, sharpens(logit), loss=2 * np.exp(np.maximum(t - 240, 0) / 500))
+    (alert,) = alerts_of(AttentionBlowup(), well)
+    assert (alert.step, alert.severity) == (228, "warning")
+    assert "harm to the loss, so far: +0.0% against its best" in alert.ruled_out
+    warned, paged = alerts_of(AttentionBlowup(), hurt)
+    assert told([warned, paged]) == [(228, "warning"), (281, "critical")]
+    assert paged.evidence["loss_rise"] == pytest.approx(0.071, abs=1e-4)
+    assert "the loss is 7% up already" in paged.action
+
+
 def test_growth_as_step_to_the_fourth_is_told_once_it_has_lasted_a_fifth_of_the_run() -> None:
     """Judged from step 50 on and held for 30 steps or .2 t: at 62.5. The exponent is the power."""
     (alert,) = alerts_of(AttentionBlowup(), run(4e-6 * steps(70) ** 4, np.full(70, 0.8)))

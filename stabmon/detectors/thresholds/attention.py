@@ -22,6 +22,12 @@ HOLD_SHARE = 0.2
 """For how long p > 3, in steps or as a share of the run, whichever is shorter. Chosen."""
 FALLEN = 1.5
 """Times lower than H was when the growth began, to agree with it. Chosen."""
+SUFFERS = 0.07
+SUFFERS_NOISE = 2.0
+"""ln(median of the last 12 losses / best such median), and the same in standard deviations of a loss, from which sharp
+attention is critical. Live: a copying task was done as well with each query at one key (loss 3 % up at S = 20,000);
+on Markov data the loss was up by 7 % at S = 700, 30 steps or more before it was up by .3 nats.
+"""
 HUGE = 1e3
 """S that is told of whatever its growth, if it is twice its first value: neighbouring numbers of bfloat16 are then 4
 nats or more apart. Training failed once S was over 1e4 (Wortsman 2023)."""
