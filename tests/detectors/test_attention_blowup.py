@@ -47,7 +47,7 @@ def test_a_ramp_of_3_percent_a_step_is_critical_when_logits_pass_50_and_entropy_
 
 
 def test_it_is_critical_only_once_the_loss_suffers() -> None:
-    """ln(loss / best) passes .07 at step 240 + .07 * 500 = 275, its median of the last 12 five and a half steps later."""
+    """ln(loss / best) passes .07 at step 240 + .07 * 500 = 275, its median of 12 steps some 5 later."""
     logit, t = ramp(350, 150, 1.03), steps(350)
     well = run(logit, sharpens(logit), loss=np.full(350, 2.0))
     hurt = run(logit, sharpens(logit), loss=2 * np.exp(np.maximum(t - 240, 0) / 500))
