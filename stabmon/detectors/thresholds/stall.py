@@ -22,8 +22,8 @@ language models were under it by step 10 to 23; of 8 plateaus under 1e-4 that re
 LOST = 1e-7
 LOST_STEPS = 30
 """Under it and not rising for so long, nothing turned up any more. Live: the lowest of the plateaus that resolved were
-at 2.3e-7, 5e-7 and 7e-7. Of the stalls one, at lr 8.5e-4 where 7e-4 resolves, was at 8e-8 by step 40, and still there at
-step 300 after a failed attempt; the others were under 7e-8."""
+at 2.3e-7, 5e-7 and 7e-7. Of the stalls one, at lr 8.5e-4 where 7e-4 resolves, was at 8e-8 by step 40, and still stalled
+at step 300 after a failed attempt; the others were under 7e-8."""
 LOW = 1e-6
 FALLING = -0.01
 LOW_STEPS = 60
