@@ -62,7 +62,8 @@ class Screen:
             self._say("")
 
     def sum_up(self, losses: Sequence[float], alerts: Sequence[Alert], run_log: Path | None) -> None:
-        """When stabmon spoke, when a rule of patience did, what to do, and where the record lies."""
+        """When stabmon warned, when a rule of patience did, what to do, and where the record lies."""
+        alerts = [alert for alert in alerts if alert.severity != "info"]
         taken = "1 step" if len(losses) == 1 else f"{len(losses)} steps"
         spoke = ", ".join(f"{alert.severity} at step {alert.step}" for alert in alerts) or "no alert"
         waited = patience(losses)
