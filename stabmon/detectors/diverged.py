@@ -60,6 +60,9 @@ class Diverged:
                 "Clip gradients at 1; with Adam, lower beta2 to .95, or restart with a longer warm-up.",
             ),
             evidence={"best_loss": best, "loss_level": now, "first_loss": exp(level.first), "progress_lost": lost},
+            ruled_out=(
+                f"a few bad batches (9 of the last 12 losses are {exp(level.recent.quantile(0.25)):.4g} or more)",
+            ),
             since=since,
         )
 

@@ -26,6 +26,8 @@ class Exploded:
     def _start(self) -> None:
         self._level = Level()
         self._last = (-1, nan)
+        self._both = nan
+        """The lower of the last two points."""
         self._score = 0.0
         self._since: int | None = None
 
@@ -56,12 +58,13 @@ class Exploded:
                 "If it runs in float16: use bfloat16.",
             ),
             evidence={"best_loss": known, "loss": now, "first_loss": exp(level.first)},
+            ruled_out=(f"one bad batch (two losses in a row are {exp(self._both):.4g} or more)",),
             since=since,
         )
 
     def _judge(self, step: int, z: float) -> None:
         level = self._level
-        both = min(z, self._last[1]) if isfinite(self._last[1]) else z
+        self._both = both = min(z, self._last[1]) if isfinite(self._last[1]) else z
         if isfinite(level.best):
             early = step < thresholds.EARLY_STEPS
             rise = max(

@@ -149,8 +149,16 @@ class Flat:
                 "Train with stabmon in the loop: it tells a collapse inside the network from a plateau that ends.",
             ),
             evidence=evidence,
+            ruled_out=self._ruled_out,
             since=since,
         )
+
+    @property
+    def _ruled_out(self) -> tuple[str, ...]:
+        """Where targets are known."""
+        converged = (f"converged (the loss is {-self._task.excess:.2f} nats better than token frequencies)",)
+        worth = (f"nothing to learn (the left neighbour is worth {self._task.gap:.2f} nats)",)
+        return (*(converged if isfinite(self._task.excess) else ()), *(worth if isfinite(self._task.gap) else ()))
 
     @property
     def _compared(self) -> str:

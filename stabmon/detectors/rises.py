@@ -32,7 +32,8 @@ class Rises:
 
     def __init__(self, slowly: bool = True) -> None:
         self._slowly = slowly
-        self._rate = nan
+        self.rate = nan
+        """The learning rate, as it was last read."""
         self._start()
 
     def _start(self) -> None:
@@ -59,9 +60,9 @@ class Rises:
         self._step = step
         self._steps.append(step)
         if rate > 0:
-            if abs(log(rate / self._rate)) > thresholds.CHANGE:
+            if abs(log(rate / self.rate)) > thresholds.CHANGE:
                 self.change()
-            self._rate = rate
+            self.rate = rate
         return self._judge_open(self.open, z, keep) if self.open else self._judge(z)
 
     def _judge_open(self, rise: Rise, z: float, keep: bool) -> float:

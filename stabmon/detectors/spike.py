@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import exp, isfinite
 
 from stabmon.catalog import Array
+from stabmon.detectors import words
 from stabmon.detectors.level import log_loss, of_the_model
 from stabmon.detectors.rises import Rises
 from stabmon.records import BATCH_SIZE, Event, Finding, Snapshot
@@ -54,5 +55,10 @@ class Spike:
                 "If they come again: cut the learning rate to two thirds.",
             ),
             evidence={"loss": top, "expected_loss": level, "excess": spike.top - spike.level},
+            ruled_out=("one bad batch (two of three losses are high)", *_steady(self._rises.rate)),
             since=since,
         )
+
+
+def _steady(rate: float) -> tuple[str, ...]:
+    return (f"a jump of the learning rate ({words.rate(rate)}, as before)",) if isfinite(rate) else ()

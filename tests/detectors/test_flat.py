@@ -115,3 +115,13 @@ def test_the_unigram_loss_decides_where_it_is_known(
     ((step, severity), *_) = known(plateau(1500, level, first), unigram, gap, pretrained)
     assert severity == worst
     assert 1000 <= step <= 1200
+
+
+def test_a_stuck_loss_says_that_it_has_not_converged_and_that_there_is_something_to_learn() -> None:
+    ones = np.ones(1500)
+    rows = {"loss": plateau(1500, 3.1, 5.5, noise=0.001), "unigram_loss": 3.15 * ones, "bigram_loss": 2.45 * ones}
+    first, *_ = alerts_of(Flat(), make_series(rows))
+    assert first.ruled_out == (
+        "converged (the loss is 0.05 nats better than token frequencies)",
+        "nothing to learn (the left neighbour is worth 0.70 nats)",
+    )

@@ -85,6 +85,15 @@ def test_a_smooth_schedule_explains_nothing() -> None:
     assert said(spiked(0.7), learning_rate=rate)[0] == (602, "warning")
 
 
+def test_it_says_that_the_learning_rate_did_not_jump_where_it_knows() -> None:
+    snapshots = make_series({"loss": spiked(0.7), "learning_rate": np.full(900, 3e-4)})
+    (first, _) = alerts_of(Spike(), snapshots)
+    assert first.ruled_out == (
+        "one bad batch (two of three losses are high)",
+        "a jump of the learning rate (3e-4, as before)",
+    )
+
+
 @pytest.mark.parametrize(("kind", "alerts"), [(BATCH_SIZE, 0), (RESUME, 1), (EVALUATION, 1)])
 def test_another_batch_size_explains_a_rise_and_neither_a_resume_nor_an_evaluation_does(kind: str, alerts: int) -> None:
     alarm = Alarm(Spike(), "run")
