@@ -19,7 +19,7 @@ from stabmon.records import Finding, Snapshot
 
 class UpdateShock:
     """Critical where one update moved the predictions far more than those before (over .2 nats, or 30 times the usual
-    and over .08) and raised the probe's loss where its gradient promised a fall; a warning where it moved them alone,
+    and over .1) and raised the probe's loss where its gradient promised a fall; a warning where it moved them alone,
     or where two of three large ones kept less than .3 of what was promised. Info at the edge (five readings, median
     over .05 nats, .7 kept), and where the first update changes the output by over half: with Post-LN that mostly
     stalls, of which context_stall knows ten steps later.

@@ -83,8 +83,8 @@ def test_the_same_size_is_a_warning_where_the_loss_did_not_rise_or_no_fall_was_p
     [
         (6e-3, 0.15, 0),
         (6e-3, 0.25, 1),
-        (1e-4, 0.07, 0),
-        (1e-4, 0.09, 1),
+        (1e-4, 0.09, 0),
+        (1e-4, 0.11, 1),
         (4e-3, 0.10, 0),
         (4e-3, 0.15, 1),
         (0.08, 0.3, 0),
