@@ -32,6 +32,7 @@ class LossShift:
         "loss",
         "unigram_loss",
         "bigram_loss",
+        "uniform_loss",
         "learning_rate",
         "output_change_kl",
         "update_sq",
@@ -45,7 +46,7 @@ class LossShift:
         self._loss, self._excess, self._unigram, self._bigram = Level(), Level(), Level(), Level()
         self._updates, self._rate, self._repeats = Updates(), Rate(), Repeats()
         self._steps: deque[int] = deque(maxlen=thresholds.NOW)
-        self._verdict: Severity | None = None
+        self._risen: Severity | None = None
         self._since: int | None = None
         """First step of the rise that is open."""
         self._points = 0
@@ -66,9 +67,9 @@ class LossShift:
                 self._start()  # a restart: another run begins in the same log
             self._steps.append(snapshot.step)
             self._read(snapshot, loss, unigram)
-            self._verdict = self._of_repeats() or self._of_rise()
+            self._risen = self._of_rise()
             rise = min(max(self._rise, 0.0), _HIGHEST)
-            self._score = max(rise, 1.0) if self._verdict else min(rise, 0.99)
+            self._score = max(rise, 1.0) if self._risen or self._repeated else min(rise, 0.99)
         return of_the_model(self._score, snapshot)
 
     def _read(self, snapshot: Snapshot, loss: float, unigram: float) -> None:
@@ -78,7 +79,9 @@ class LossShift:
         self._unigram.read(unigram, learn)
         self._bigram.read(snapshot.scalar("bigram_loss"), learn)
         self._rate.read(snapshot)
-        self._repeats.read(snapshot.step, unigram)
+        # A predictor that does no better falls back on the even guess, which is always the same.
+        if unigram < snapshot.scalar("uniform_loss") - thresholds.EVEN:
+            self._repeats.read(snapshot.step, unigram)
 
     @property
     def _changed(self) -> bool:
@@ -90,7 +93,8 @@ class LossShift:
         """With other targets the unigram loss may have risen as far as the loss."""
         return max(self._excess.change, self._loss.change if self._changed or self._moved else 0.0)
 
-    def _of_repeats(self) -> Severity | None:
+    @property
+    def _repeated(self) -> Severity | None:
         if self._repeats.count < thresholds.SAME_STEPS:
             return None
         return "critical" if self._repeats.count >= thresholds.SAME_LONG else "warning"
@@ -112,25 +116,24 @@ class LossShift:
             return "warning" if lasts else None
         lasts = self._points >= thresholds.LASTS or self._loss.now > thresholds.AT_ONCE * self._loss.before
         still = self._changed or not self._moved
-        return "critical" if self._verdict == "critical" or (still and ignorant and lasts) else "warning"
+        return "critical" if self._risen == "critical" or (still and ignorant and lasts) else "warning"
 
     def _over(self) -> bool:
         """Whether the rise is, or has become the new level."""
         if self._rise < 0.5:
             return True
-        if self._points <= thresholds.MEMORY or self._verdict == "critical":
+        if self._points <= thresholds.MEMORY or self._risen == "critical":
             return False
         self._loss, self._excess, self._unigram, self._bigram = Level(), Level(), Level(), Level()
         return True
 
     def explain(self, site: int) -> Finding:
         """Which of the three it is, and what was read of the data and of the updates."""
-        assert self._verdict is not None, "asked without an alert"
-        if self._of_repeats():
-            return findings.of_repeats(self._verdict, self._repeats, self._loss.now, self._unigram.now)
-        assert self._since is not None, "a shift is a rise"
+        if self._risen is None or self._since is None:
+            assert self._repeated is not None, "asked without an alert"
+            return findings.of_repeats(self._repeated, self._repeats, self._loss.now, self._unigram.now)
         losses = {"loss": self._loss, "unigram_loss": self._unigram, "bigram_loss": self._bigram}
         if self._data:
             ordinary = self._updates.ordinary(self._steps[-1])
-            return findings.of_data(self._verdict, self._since, losses, self._updates, self._moved, ordinary)
+            return findings.of_data(self._risen, self._since, losses, self._updates, self._moved, ordinary)
         return findings.of_updates(self._since, losses, self._updates)

@@ -23,6 +23,7 @@ def run(seed: int = 0) -> dict[str, Floats]:
     every = np.where(np.arange(1, COUNT + 1) % 50 == 0, 1.0, np.nan)
     return {
         "loss": learning(COUNT, 0.0, first=5.6, last=1.5) + 0.5 * batch + rng.normal(0, 0.03, COUNT),
+        "uniform_loss": np.full(COUNT, 5.545),
         "unigram_loss": 3.1 + batch,
         "bigram_loss": 2.4 + 0.8 * batch + 2 / np.arange(1, COUNT + 1),
         "output_change_kl": every * 8e-3,
@@ -149,6 +150,22 @@ def test_one_batch_again_and_again_is_told_after_12_repeats_and_critical_after_2
     first, second = alerts(rows)
     assert [(a.step, a.severity, a.since) for a in (first, second)] == [(263, "warning", 252), (275, "critical", 252)]
     assert first.evidence["data_fault"] == 1.0
+
+
+def test_a_unigram_predictor_that_gave_up_is_no_repeated_batch() -> None:
+    """As recorded: every token as common as any other, so that it falls back on the even guess."""
+    rows = run()
+    rows["uniform_loss"] = rows["unigram_loss"].copy()
+    rows["unigram_loss"][AFTER] = rows["uniform_loss"][AFTER] = 3.1
+    assert said(rows) == []
+
+
+def test_a_data_fault_is_told_of_rather_than_a_batch_that_is_repeated_after_it() -> None:
+    rows = run()
+    rows["loss"][AFTER] += 3.0
+    rows["bigram_loss"][AFTER] += 2.0
+    rows["unigram_loss"][AFTER] = 3.1
+    assert said(rows) == [(252, "warning"), (258, "critical")]
 
 
 def test_a_training_on_one_batch_from_the_start_is_silent() -> None:

@@ -37,3 +37,5 @@ SAME_STEPS = 12
 """In a row: a warning. By chance .05^12 for Gaussian changes. Chosen."""
 SAME_LONG = 24
 """In a row: critical. Chosen."""
+EVEN = 1e-3
+"""Nats under the even guess. Live: after a change of tokenizer the unigram loss was exactly that of the even guess."""
