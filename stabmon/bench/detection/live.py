@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stabmon import Monitor
 from stabmon.bench.detection.data import IGNORED, SOURCES, VOCABULARY, Batch, Batches
 from stabmon.bench.detection.faults import Loop
 from stabmon.bench.detection.networks import Network
 from stabmon.bench.detection.optimizers import make_optimizer
 from stabmon.bench.detection.scenarios import Scenario
+from stabmon.monitor import Monitor
 from stabmon.runlog import path_of
 
 EVERY = 10

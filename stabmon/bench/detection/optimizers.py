@@ -38,9 +38,9 @@ def make_optimizer(name: str, model: nn.Module, lr: float) -> Optimizer:
 
 
 OPTIMIZERS: dict[str, Callable[[nn.Module, float], Optimizer]] = {
-    "adam": lambda m, lr: torch.optim.Adam(m.parameters(), lr, betas=BETAS),
-    "adamw": lambda m, lr: torch.optim.AdamW(m.parameters(), lr, betas=BETAS, weight_decay=0.1),
-    "slow_adam": lambda m, lr: torch.optim.Adam(m.parameters(), lr, betas=(0.9, 0.999)),
+    "adam": lambda m, lr: torch.optim.Adam(m.parameters(), lr, betas=BETAS, fused=True),
+    "adamw": lambda m, lr: torch.optim.AdamW(m.parameters(), lr, betas=BETAS, weight_decay=0.1, fused=True),
+    "slow_adam": lambda m, lr: torch.optim.Adam(m.parameters(), lr, betas=(0.9, 0.999), fused=True),
     "radam": lambda m, lr: torch.optim.RAdam(m.parameters(), lr, betas=BETAS),
     "sgd": lambda m, lr: torch.optim.SGD(m.parameters(), lr, momentum=0.9),
     "uncorrected": lambda m, lr: UncorrectedAdam(m.parameters(), lr, betas=(0.9, 0.999)),

@@ -130,12 +130,12 @@ HEALTHY = _many(
         _of("text-deepnorm", Shape("deepnorm", layers=8), "text", 1e-3, **_STANDARD),
         _of("text-peri", Shape("peri"), "text", 2e-3, **_DEEP),
         _of("text-scaled", Shape("scaled"), "text", 2e-3, **_STANDARD),
-        _of("text-qk-norm", Shape("pre", qk_norm=True), "text", 3e-3, **_DEEP),
+        _of("text-qk-norm", Shape("pre", qk_norm=True), "text", 3e-3, steps=400, **_DEEP),
         _of("markov", _PRE, "markov", 3e-3, steps=400, **_DEEP),
-        _of("markov-plain", _PRE, "markov", 1e-3, steps=350),
+        _of("markov-plain", _PRE, "markov", 1e-3, steps=400),
         _of("markov-warm-hot", _PRE, "markov", 1e-2, warmup=100, steps=400),
         _of("markov-wide", Shape("pre", layers=4, width=128), "markov", 1e-3, **_DEEP),
-        _of("markov-peri", Shape("peri", layers=8), "markov", 1e-3),
+        _of("markov-peri", Shape("peri", layers=8), "markov", 1e-3, steps=400),
         _of("markov-deepnorm", Shape("deepnorm"), "markov", 3e-3),
         _of("markov-post", Shape("post", layers=3), "markov", 5e-4),
         _of("masked", _PRE, "masked", 2e-3, **_STANDARD),
@@ -164,44 +164,63 @@ ABRUPT = _many(
     ),
 )
 
+_RAMP = Rate(100, growth=1.02)
+_SLOW = Rate(100, growth=1.015)
+
 BLOW_UP = _many(
     "blow_up",
     (
-        _of("text-ramp", _PRE, "text", 1e-3, steps=400, fault=Rate(100, growth=1.02), control="healthy-text"),
-        _of("text-slow-ramp", _PRE, "text", 2e-3, steps=500, fault=Rate(100, growth=1.01)),
-        _of("text-ramp-12", Shape("pre", layers=12, width=48), "text", 1e-3, steps=400, fault=Rate(100, growth=1.02)),
-        _of("text-ramp-adamw", _PRE, "text", 1e-3, optimizer="adamw", steps=400, fault=Rate(100, growth=1.02)),
-        _of("text-ramp-scaled", Shape("scaled"), "text", 1e-3, steps=400, fault=Rate(100, growth=1.02)),
-        _of("markov-ramp", _PRE, "markov", 1e-3, steps=400, fault=Rate(100, growth=1.02), **_STANDARD),
-        _of("markov-slow-ramp", _PRE, "markov", 2e-3, steps=500, fault=Rate(100, growth=1.01), **_STANDARD),
-        _of("markov-ramp-peri", Shape("peri"), "markov", 1e-3, steps=400, fault=Rate(100, growth=1.02)),
-        _of("markov-ramp-post", _POST, "markov", 1e-3, warmup=50, steps=400, fault=Rate(200, growth=1.02)),
+        _of("text-ramp", _PRE, "text", 1e-3, steps=460, fault=_RAMP),
+        _of("text-slow-ramp", _PRE, "text", 2e-3, steps=500, fault=_SLOW),
+        _of("text-ramp-12", Shape("pre", layers=12, width=48), "text", 1e-3, steps=460, fault=_RAMP),
+        _of("text-ramp-adamw", _PRE, "text", 1e-3, optimizer="adamw", steps=460, fault=_RAMP, **_STANDARD),
+        _of("text-ramp-scaled", Shape("scaled"), "text", 1e-3, steps=460, fault=_RAMP),
+        _of("markov-ramp", _PRE, "markov", 1e-3, steps=460, fault=_RAMP, **_STANDARD),
+        _of("markov-slow-ramp", _PRE, "markov", 2e-3, steps=500, fault=_SLOW, **_STANDARD),
+        _of("markov-ramp-peri", Shape("peri"), "markov", 1e-3, steps=460, fault=_RAMP),
+        _of("markov-ramp-post", _POST, "markov", 1e-3, warmup=50, steps=460, fault=Rate(200, growth=1.02)),
         _of("text-jump", _PRE, "text", 1e-3, steps=300, fault=Rate(150, times=100), **_STANDARD),
         _of("markov-jump-sgd", _PRE, "markov", 0.1, optimizer="sgd", steps=300, fault=Rate(150, times=30)),
     ),
 )
 
+_SHARP: dict[str, Any] = {"level": "deep", "steps": 400}
+
 ATTENTION = _many(
     "attention",
     (
+        _of("markov-fast", _PRE, "markov", 1e-3, fault=Sharper(150, 1.03), control="healthy-markov-plain", **_SHARP),
+        _of("markov-slow", _PRE, "markov", 1e-3, fault=Sharper(100, 1.02), control="healthy-markov-plain", **_SHARP),
+        _of("text-fast", _PRE, "text", 1e-3, fault=Sharper(100, 1.03), control="healthy-text", **_SHARP),
         _of(
-            "markov-fast",
-            _PRE,
+            "copy",
+            Shape("pre", layers=4),
+            "copy",
+            3e-3,
+            fault=Sharper(250, 1.03),
+            control="abrupt-copy-hot",
+            **_SHARP,
+        ),
+        _of(
+            "text-qk-norm",
+            Shape("pre", qk_norm=True),
+            "text",
+            3e-3,
+            fault=Sharper(100, 1.03),
+            control="healthy-text-qk-norm",
+            **_SHARP,
+        ),
+        _of(
+            "markov-peri",
+            Shape("peri", layers=8),
             "markov",
             1e-3,
-            steps=350,
             fault=Sharper(150, 1.03),
-            control="healthy-markov-plain",
-            **_DEEP,
+            control="healthy-markov-peri",
+            **_SHARP,
         ),
-        _of("markov-slow", _PRE, "markov", 1e-3, steps=500, fault=Sharper(100, 1.015), **_DEEP),
-        _of("text-fast", _PRE, "text", 2e-3, steps=350, fault=Sharper(150, 1.03), **_DEEP),
-        _of("copy", Shape("pre", layers=4), "copy", 2e-3, steps=500, fault=Sharper(250, 1.03), **_DEEP),
-        _of("markov-qk-norm", Shape("pre", qk_norm=True), "markov", 1e-3, steps=350, fault=Sharper(150, 1.03), **_DEEP),
-        _of("markov-peri", Shape("peri"), "markov", 1e-3, steps=350, fault=Sharper(150, 1.03), **_DEEP),
     ),
 )
-
 SPIKE = _many(
     "spike",
     (
