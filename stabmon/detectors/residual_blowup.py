@@ -71,8 +71,7 @@ class ResidualBlowup:
         elif self._then is None:
             self._then = (self._clock.rate or 0.0, self._share)
         score = np.nan_to_num(self._growth.exponent) / thresholds.EXPONENT
-        hold = min(thresholds.HOLD_STEPS, thresholds.HOLD_SHARE * self._step)
-        lasting = self._streams & (self._step - self._growth.since >= hold)
+        lasting = self._streams & (self._step - self._growth.since >= thresholds.HOLD_STEPS)
         if lasting.any() and not (self._spreads() and self._alive()):
             lasting[:] = False
         self._scores = np.where(lasting, np.maximum(score, 1), np.clip(score, 0, 0.99)).astype(np.float32)
