@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from stabmon.bench.detection.curves import Curve, moving
+from stabmon.bench.detection.faults import OddBatch
 from stabmon.bench.detection.scenarios import Scenario
 from stabmon.bench.detection.shown import BAND, GAP, NEAR, RISE, Shown, shown
 
@@ -33,7 +34,8 @@ FAILURES: tuple[Class, ...] = ("STALL", "BLOW-UP", "ATTENTION", "SPIKE", "DATA",
 QUIET: tuple[Class, ...] = ("DELAYED", "HEALTHY", "FLOOR", "ABRUPT", "SCHEDULE")
 """Nothing is wrong; every alarm is false."""
 HARMLESS: Class = "HARMLESS"
-"""A fault was injected and the loss does not show it: a warning is right enough, a critical is false."""
+"""A fault was injected and the loss does not show it, or it was an odd batch that the run got over: a warning is right
+enough, a critical is false."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,8 @@ class _Labeller:
             return Outcome(None, seen.why, begins)
         if seen.what == "PLATEAU":
             return self._unexplained_plateau(seen, begins)
+        if seen.what == "SPIKE" and isinstance(self.run.scenario.fault, OddBatch):
+            return Outcome(HARMLESS, f"an odd batch, {seen.why}", begins)
         if seen.what in ("STALL", "BLOW-UP", "SPIKE"):
             struck = seen.what == "SPIKE" and injected and (seen.onset or 0) >= begins
             return Outcome(_CLASS[seen.what], seen.why, begins, begins if struck else seen.onset, _failures(seen)[1:])

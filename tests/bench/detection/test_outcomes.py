@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from stabmon.bench.detection.curves import Curve, moving
-from stabmon.bench.detection.faults import LargerBatch, Rate
+from stabmon.bench.detection.faults import LargerBatch, OddBatch, Rate
 from stabmon.bench.detection.networks import Shape
 from stabmon.bench.detection.outcomes import Known, Outcome, outcomes
 from stabmon.bench.detection.scenarios import Scenario
@@ -169,3 +169,8 @@ def test_what_makes_a_batch_hard_for_a_unigram_too_is_no_rise() -> None:
     assert (
         shown(curve(lost, unigram=jump(200, 6.0, 1, np.full(STEPS, 5.4)))).what == "SPIKE"
     )  # at most 1 nat is excused
+
+
+def test_one_odd_batch_that_the_run_gets_over_is_no_spike() -> None:
+    assert label(jump(200, 2.0, 30), "spike", fault=OddBatch(200)).label == "HARMLESS"
+    assert label(jump(200, 2.0, 30), "spike", fault=FAULT).label == "SPIKE"
