@@ -31,8 +31,8 @@ IGNORANT = -0.1
 Live (labels shuffled, text): .4 over it for five steps, then .03."""
 
 SAME = 0.1
-"""Of the usual change of the unigram loss from batch to batch. Counted on six streams of text and of a Markov chain: one
-batch seen again after 200 others changes it by .006 to .03 of that."""
+"""Of the usual change of the unigram loss from batch to batch. Counted on six streams of text and of a Markov chain:
+one batch seen again after 200 others changes it by .006 to .03 of that."""
 SAME_STEPS = 12
 """In a row: a warning. By chance .05^12 for Gaussian changes. Chosen."""
 SAME_LONG = 24
