@@ -126,7 +126,11 @@ class Growth:
             rise > log(thresholds.GROWN_IN_SIGHT),
             since_first & (rise > log(thresholds.DOUBLED)),
         )
-        hot = (self.exponent > thresholds.EXPONENT) & grown & ~(lately < thresholds.LATELY * rise)
+        still = ~(lately < thresholds.LATELY * rise)
+        # Back to where it was before, as after a plateau in which the stream had swollen, is no blow-up.
+        before = self.long.highest_before
+        new = True if before is None else ~(self.logs <= before)
+        hot = (self.exponent > thresholds.EXPONENT) & grown & still & new
         self._began = np.where(known & np.isnan(self.since), self.logs, self._began)
         since = np.where(np.isnan(self.since), step, self.since)
         self.since = np.where(known, np.where(hot, since, np.nan), self.since)

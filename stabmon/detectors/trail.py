@@ -19,6 +19,8 @@ class Trail:
         self._spacing = spacing
         self._places: list[float] = []
         self._values: list[Floats] = []
+        self.highest_before: Floats | None = None
+        """Of the values that have left, float[sites]; None: none has."""
 
     def __len__(self) -> int:
         return len(self._places)
@@ -32,7 +34,8 @@ class Trail:
         self._values.append(values)
         while len(self) > self.LEAST and self._places[0] < place - self._reach:
             self._places.pop(0)
-            self._values.pop(0)
+            left = self._values.pop(0)
+            self.highest_before = left if self.highest_before is None else np.fmax(self.highest_before, left)
 
     @property
     def places(self) -> Floats:

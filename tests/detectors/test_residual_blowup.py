@@ -135,6 +135,16 @@ def test_a_plateau_that_ends_is_silent() -> None:
     assert alerts_of(ResidualBlowup(), make_series({"norm_input_msq": n})) == []
 
 
+def test_growth_back_to_what_it_was_on_a_plateau_is_silent() -> None:
+    """Measured on a copying task: a swollen stream shrinks as the plateau ends, and grows back by x2.6 in 50 steps."""
+    at = [1, 20, 50, 100, 120, 130, 180, 190, 200, 210, 230, 260, 300, 350]
+    n = np.interp(steps(350), at, [8, 150, 280, 292, 150, 60.3, 75.6, 115, 134, 156, 196, 243, 309, 353])
+    assert alerts_of(ResidualBlowup(), make_series({"norm_input_msq": n})) == []
+    never = np.where(steps(350) < 130, 60.3, n)
+    never[:20] = 6
+    assert told(alerts_of(ResidualBlowup(), make_series({"norm_input_msq": never})))[0][1] == "warning"
+
+
 def test_one_wild_reading_changes_nothing() -> None:
     n = 0.1 * steps(400)
     n[[120, 250]] = [1e6, np.inf]

@@ -2,8 +2,8 @@
 
 EXPONENT = 3.0
 """p = d ln n / d ln t. Live, the largest input of 23 healthy, plateaued and floor runs from step 60 on: 2.4 at most,
-but for 4.2 at step 60 (GPT-2's small start) and 3.6 for a moment (step 210, lr 3e-3); in five runs on ramps it passed 3
-some 150 to 280 steps before the loss broke."""
+but for 4.2 at step 60 (GPT-2's small start) and 3.6 for a moment (step 210, lr 3e-3); in six runs on ramps it passed 3
+some 130 to 210 steps before the loss broke."""
 WINDOW = 1.4
 """p is the slope over the readings since t / 1.4. Chosen."""
 SPACING = 1.03
@@ -39,7 +39,7 @@ SHOCK = 0.2
 breaks."""
 
 RISEN = 100.0
-"""Times n when it began to grow too fast, for critical. Live: five runs on ramps were there 26 to 79 steps before their
+"""Times n when it began to grow too fast, for critical. Live: six runs on ramps were there 14 to 89 steps before their
 losses broke; in runs that did well n never grew so after step 50."""
 
 JUMP = 1.5
