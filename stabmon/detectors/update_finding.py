@@ -34,8 +34,6 @@ class Shock:
     before: float
     rate: float
     """Learning rates at the reading before and at this one; NaN = not known."""
-    post: bool
-    """Whether norms sit after the sums (Post-LN)."""
 
     @property
     def raised(self) -> bool:
@@ -105,12 +103,10 @@ def _action(shock: Shock, updates: Updates) -> str:
                 "gradients promise. Nothing to do while the loss falls; do not raise the learning rate"
             )
         case "first":
-            outlook = (
-                "Restart with a warm-up: with Post-LN such a start mostly stalls, for hundreds of steps or for good"
-                if shock.post
-                else "Pre-LN mostly recovers within 30 steps; a warm-up spares it that"
+            return (
+                f"has changed its output by {reading.change:.2g} of itself in update {shock.since}. Restart with a "
+                "warm-up: with Post-LN such a start mostly stalls, for hundreds of steps or for good"
             )
-            return f"has changed its output by {reading.change:.2g} of itself in update {shock.since}. {outlook}"
 
 
 def _cause(shock: Shock) -> str:

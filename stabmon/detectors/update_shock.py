@@ -21,8 +21,8 @@ class UpdateShock:
     """Critical where one update moved the predictions far more than those before (over .2 nats, or 30 times the usual
     and over .1) and raised the probe's loss where its gradient promised a fall; a warning where it moved them alone,
     or where two of three large ones kept less than .3 of what was promised. Info at the edge (five readings, median
-    over .05 nats, .7 kept), and where the first update changes the output by over half: with Post-LN that mostly
-    stalls, of which context_stall knows ten steps later.
+    over .05 nats, .7 kept), and where the first update of a Post-LN model changes the output by over half: that
+    mostly stalls, of which context_stall knows ten steps later; with Pre-LN it is the rule, and passes.
 
     Score: the size in units of what alerts. Where all tokens get nearly the same answer (context share under .1), a
     large update is an attempt to leave a plateau: told of only where it overshot.
@@ -77,7 +77,7 @@ class UpdateShock:
         else:
             since = self._found.since if self._found else snapshot.step
             usual = near if shock else self._updates.own
-            self._found = Shock(verdict, since, reading, usual, self._before, rate, _post(snapshot))
+            self._found = Shock(verdict, since, reading, usual, self._before, rate)
         self._before = rate
 
     def _verdict(self, reading: Reading, shock: bool, snapshot: Snapshot) -> Verdict | None:
@@ -91,12 +91,7 @@ class UpdateShock:
         if self._updates.at_the_edge and not plateau:
             return "edge"
         first = reading.step <= thresholds.FIRST_STEP and reading.change > thresholds.FIRST_CHANGE
-        return "first" if first and _placed(snapshot) and not snapshot.scalar("pretrained") > 0 else None
-
-
-def _placed(snapshot: Snapshot) -> bool:
-    """Whether it is known where the norms sit."""
-    return any(site.placement for site in snapshot.layout.sites_of("norm_input_msq"))
+        return "first" if first and _post(snapshot) and not snapshot.scalar("pretrained") > 0 else None
 
 
 def _post(snapshot: Snapshot) -> bool:
