@@ -243,3 +243,5 @@ class Run:
     version: str = ""
     architecture: Mapping[str, float | str] = field(default_factory=dict)
     """What detectors may need to know of it, such as `parameters` or `pretrained`."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The user's own, such as `team`."""

@@ -5,9 +5,10 @@ forms (norm, rms, ratio), computed from stored ones when a snapshot is asked for
 """
 
 from stabmon.catalog import activations, attention, blocks, norms, optimizer, probe, ranks, training
+from stabmon.catalog.served import PEAKS
 from stabmon.catalog.statistic import FLOOR_SQ, Array, Combine, Scope, Statistic
 
-__all__ = ["FLOOR_SQ", "PARTS", "STATISTICS", "Array", "Combine", "Scope", "Statistic"]
+__all__ = ["FLOOR_SQ", "PARTS", "PEAKS", "STATISTICS", "Array", "Combine", "Scope", "Statistic"]
 
 PARTS = (training, norms, blocks, attention, probe, activations, optimizer, ranks)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -49,7 +49,8 @@ class _Parcel:
 
 
 class Delivery:
-    """`take` returns at once. Counts alerts in `sent`, `failed` (left in the spool) and `dropped` (too many waiting).
+    """`take` returns at once. Counts alerts in `sent`, `failed` (left in the spool), `dropped` (too many waiting) and
+    `held` (back for a digest, and in another count once that is under way).
 
     `folder`: where an alert lies until it is delivered; what other processes left there is taken along. None: no
     spool, and what is under way when the process dies is lost. The thread starts with the first alert.
@@ -57,7 +58,7 @@ class Delivery:
 
     def __init__(self, name: str, send: Send, folder: Path | None, least: Severity = "warning") -> None:
         self.name = name
-        self.sent = self.failed = self.dropped = 0
+        self.sent = self.failed = self.dropped = self.held = 0
         self._send = send
         self._spool = Spool(folder) if folder else None
         self._restraint = Restraint(least)
@@ -78,6 +79,7 @@ class Delivery:
             if when is None:
                 continue
             held = when > alert.time
+            self.held += held
             parcel = _Parcel((alert,), self._keep(alert), "held" if held else "new")
             with self._changed:
                 if held:
@@ -88,6 +90,10 @@ class Delivery:
                 self._trim()
                 self._changed.notify_all()
             self._start()
+
+    def outcomes(self) -> Mapping[str, int]:
+        """The counts by name."""
+        return {"sent": self.sent, "failed": self.failed, "dropped": self.dropped, "held": self.held}
 
     def close(self, patience: float = 5.0) -> None:
         """Sends what waits, digests too, for at most `patience` seconds, and leaves the rest to the next process."""

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from threading import Lock
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
+
+CACHE_SECONDS = 0.5
+"""A rendering is handed out for this long: scrapes cost training at most two renderings a second."""
+
+
+class Shared:
+    """One rendering for all who ask at once or within half a second."""
+
+    def __init__(self, render: Callable[[], bytes], clock: Callable[[], float]) -> None:
+        self._render = render
+        self._clock = clock
+        self._rendering = Lock()
+        self._text = b""
+        self._stale_at = float("-inf")
+
+    def get(self) -> bytes:
+        with self._rendering:
+            if self._clock() >= self._stale_at:
+                self._stale_at = self._clock() + CACHE_SECONDS
+                self._text = self._render()
+            return self._text
+
+    def expire(self) -> None:
+        """What is asked for from now on is made anew."""
+        with self._rendering:
+            self._stale_at = float("-inf")
 
 
 class Frame:

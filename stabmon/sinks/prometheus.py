@@ -1,47 +1,34 @@
-"""The run as Prometheus text. The training thread keeps one array; all labels and lines are made at the scrape."""
+"""The run as Prometheus text. The training thread hands a row over; all else is done at the scrape, or by the batch."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, count, product
-from math import isnan
 from threading import Lock
 
-import numpy as np
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
-from stabmon.catalog import STATISTICS, Statistic
-from stabmon.records import (
-    DROPPED_ROWS,
-    PART_FAILED,
-    RUN_STATES,
-    SEVERITIES,
-    Alert,
-    Event,
-    Layout,
-    Run,
-    RunState,
-    Snapshot,
-)
-from stabmon.sinks.exposition import Frame, text_of
+from stabmon.catalog.served import COST, SOURCES
+from stabmon.records import RUN_STATES, Alert, Event, Run, RunState, Snapshot
+from stabmon.runlog.tail import Chunk
+from stabmon.sinks.delivery import Delivery
+from stabmon.sinks.exposition import Shared, text_of
+from stabmon.sinks.families import Families, Samples
+from stabmon.sinks.layers import Gauges
+from stabmon.sinks.readings import BOUNDS, Readings, View, together
+from stabmon.sinks.tally import Tally
 
-_Samples = Mapping[tuple[str, ...], float]
-"""Label values (those after run and rank) -> value."""
-
-_Values = Sequence[Sequence[float]]
-"""One per gauge of `Prometheus._gauges`, each one per sample."""
-_SHOWN = tuple(row for row in STATISTICS.values() if row.exported)
-
-CACHE_SECONDS = 0.5
-"""A rendering is handed out for this long: scrapes cost training at most two renderings a second."""
+MAX_SERIES = 20_000
+BATCH = 64
+"""Rows that wait at most until they are folded in."""
 
 
 class Prometheus:
     """A sink whose `render` is the text format 0.0.4. A gauge holds the value last *read*; one never read is absent.
 
-    `detectors` and `parts` are the names whose counters exist at 0 before the first step: `increase()` needs that 0.
+    `detectors` and `parts` are the names whose counters exist at 0 before the first step. `max_series`: how many series
+    there may be before detail per layer is left out.
     """
 
     name = "prometheus"
@@ -51,172 +38,155 @@ class Prometheus:
         run: Run,
         detectors: Sequence[str] = (),
         parts: Sequence[str] = (),
+        max_series: int = MAX_SERIES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run = run
+        self._families = Families(run)
+        self._max_series = max_series
         self._clock = clock
         self._lock = Lock()
-        self._latest: Snapshot | None = None
-        self._places: dict[str, tuple[str, str]] = {}
+        """Held for moments: training waits for it."""
+        self._tally = Tally(detectors, parts)
         self._state: RunState = "running"
-        self._steps = 0
-        self._dropped = 0
-        self._failures: dict[tuple[str, ...], int] = {(part,): 0 for part in parts}
-        self._raised: dict[tuple[str, ...], int] = dict.fromkeys(product(detectors, SEVERITIES), 0)
-        self._active = dict(self._raised)
-        self._frame: tuple[Layout, Frame] | None = None
-        self._rendering = Lock()
-        self._text = b""
-        self._stale_at = float("-inf")
+        self._waiting: list[Snapshot] = []
+        self._folding = Lock()
+        """Of the readings."""
+        self._readings = Readings()
+        self._gauges: Gauges | None = None
+        self._deliveries: Sequence[Delivery] = ()
+        self._seconds: float | None = None
+        """That the last rendering took."""
+        self._text = Shared(self._fresh, clock)
 
-    def expect(self, parts: Iterable[str]) -> None:
-        """Parts whose failures are counted from 0 on as well."""
+    def expect(self, parts: Iterable[str], deliveries: Sequence[Delivery] = ()) -> None:
+        """Parts whose failures are counted from 0 on as well, and whose messages are counted."""
         with self._lock:
-            self._failures = {(part,): 0 for part in parts} | self._failures
+            self._tally.expect(parts)
+            self._deliveries = deliveries
 
-    def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event], steps: int = 1) -> None:
-        """`steps`: how many the snapshot stands for, when a recorded run is caught up with."""
+    def recall(self, alerts: Sequence[Alert]) -> None:
+        """The alerts of before a resume: those that are open are shown as such, none is counted again."""
         with self._lock:
-            self._keep(snapshot)
-            self._steps += steps
-            for alert in alerts:
-                self._take(alert)
-            for event in events:
-                self._count(event)
+            self._tally.recall(alerts)
+
+    def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
+        changed = self._waiting and self._waiting[-1].layout is not snapshot.layout
+        if changed or len(self._waiting) >= BATCH:
+            self._fold()
+        with self._lock:
+            self._waiting.append(replace(snapshot, values=snapshot.values.copy()))
+            self._note(alerts, events)
+
+    def catch_up(self, chunk: Chunk, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
+        """As if each row had been emitted."""
+        with self._folding:
+            self._readings.add(chunk)
+        with self._lock:
+            self._note(alerts, events)
 
     def close(self, state: RunState) -> None:
         """The final state shows at the next scrape."""
         with self._lock:
             self._state = state
-            self._stale_at = float("-inf")
+        self._text.expire()
 
     def render(self) -> bytes:
         """The text, at most half a second old; many callers at once share one rendering."""
-        with self._rendering:
-            if self._clock() >= self._stale_at:
-                self._stale_at = self._clock() + CACHE_SECONDS
-                self._text = self._fresh()
-            return self._text
+        return self._text.get()
 
     def collect(self) -> Iterator[Metric]:
         """Every family; `render` gives the same as text."""
-        few, latest, places = self._now()
+        few, view = self._now()
         yield from few
-        if latest is not None:
-            values = _values(latest, places)
-            yield from self._gauges(latest.layout, places, values)
+        if view.latest is not None:
+            yield from self._gauges_of(view.latest, few).collect(view.latest, view.peaks)
+        yield from self._of_rendering()
 
     def _fresh(self) -> bytes:
-        few, latest, places = self._now()
+        started = self._clock()
+        few, view = self._now()
         text = text_of(few)
-        if latest is None:
-            return text
-        layout = latest.layout
-        if self._frame is None or self._frame[0] is not layout:
-            zeros = ([0.0] * len(places), *([0.0] * len(layout.sites_of(row.name)) for row in _SHOWN))
-            self._frame = layout, Frame(self._gauges(layout, places, zeros))
-        return text + self._frame[1].fill(_values(latest, places))
+        if view.latest is not None:
+            gauges = self._gauges_of(view.latest, few)
+            text += gauges.frame.fill(gauges.values(view.latest, view.peaks))
+        self._seconds = self._clock() - started
+        return text + text_of(self._of_rendering())
 
-    def _now(self) -> tuple[Sequence[Metric], Snapshot | None, dict[str, tuple[str, str]]]:
-        """What there is one of, and what it takes for the gauges of each layer."""
-        with self._lock:  # training waits for this lock: references and small copies only
-            latest, places, steps, dropped = self._latest, self._places, self._steps, self._dropped
-            failures, raised, active = dict(self._failures), dict(self._raised), dict(self._active)
+    def _now(self) -> tuple[Sequence[Metric], View]:
+        """What there is little of, and what it takes for the statistics."""
+        self._fold()
+        with self._folding:
+            view = self._readings.view()
+        with self._lock:
+            tally, state, deliveries = self._tally.copy(), self._state, self._deliveries
         few = [
-            *self._of_run(),
-            self._counter("steps", "Optimizer steps seen.", (), {(): steps}),
-            self._counter("dropped_rows", "Steps lost on their way to the host.", (), {(): dropped}),
-            self._counter("part_failures", "Parts dropped because they raised.", ("part",), failures),
-            self._counter("alerts", "Alerts raised.", ("detector", "severity"), raised),
-            self._gauge("alert_active", "1 while an alert is open.", ("detector", "severity"), active),
+            *_of_run(self._families, self._run, state),
+            *_of_steps(self._families, view),
+            *tally.collect(self._families),
+            _of_messages(self._families, deliveries),
         ]
-        return [*few, *(self._of_step(latest) if latest else ())], latest, places
+        return few, view
 
-    def _gauges(self, layout: Layout, places: Mapping[str, tuple[str, str]], values: _Values) -> Iterator[Metric]:
-        """The layers' names, then the statistics."""
-        named, *found = values
-        yield self._gauge(
-            "layer_info",
-            "Full name of the module behind a layer and its role (label norm, block or sublayer).",
-            ("layer", "role", "module"),
-            {(*place, module): value for (module, place), value in zip(places.items(), named, strict=True)},
-        )
-        for row, taken in zip(_SHOWN, found, strict=True):
-            yield self._of_statistic(row, layout, taken, places)
+    def _gauges_of(self, latest: Snapshot, few: Sequence[Metric]) -> Gauges:
+        if self._gauges is None or self._gauges.layout is not latest.layout:
+            room = self._max_series - sum(len(family.samples) for family in few)
+            self._gauges = Gauges(latest.layout, self._families, room)
+        return self._gauges
 
-    def _of_run(self) -> Iterator[Metric]:
-        run = self._run
-        about = {"framework": run.framework, "model": run.model, "world_size": str(run.world_size)}
-        about["version"] = run.version
-        yield self._gauge(
-            "run_info", "What is being trained, and the stabmon version.", about, {tuple(about.values()): 1}
-        )
-        states: _Samples = {(state,): int(state == self._state) for state in RUN_STATES}
-        yield self._gauge("run_state", "1 for the state that the run is in.", ("state",), states)
-        yield self._gauge("run_start_time_seconds", "Unix time at which the run started.", (), {(): run.started})
+    def _of_rendering(self) -> Iterator[Metric]:
+        dropped = self._gauges.dropped if self._gauges else 0
+        text = "Series per layer that are left out, since max_series allows no more."
+        yield self._families.gauge("series_dropped", text, (), {(): dropped})
+        if self._seconds is not None:
+            yield self._families.gauge("render_seconds", "Time that this rendering took.", (), {(): self._seconds})
 
-    def _of_step(self, latest: Snapshot) -> Iterator[Metric]:
-        yield self._gauge("step", "Completed optimizer steps.", (), {(): latest.step})
-        yield self._gauge("last_step_timestamp_seconds", "Unix time of the last step.", (), {(): latest.time})
+    def _note(self, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
+        for alert in alerts:
+            self._tally.take(alert)
+        for event in events:
+            self._tally.count(event)
 
-    def _of_statistic(
-        self, row: Statistic, layout: Layout, values: Sequence[float], places: Mapping[str, tuple[str, str]]
-    ) -> Metric:
-        found = zip(layout.sites_of(row.name), values, strict=True) if values else ()
-        labels = () if row.scope == "model" else ("layer", row.scope)
-        samples: _Samples = {places[s.name] if labels else (): value for s, value in found if not isnan(value)}
-        unit = "" if row.unit == "1" else f" Unit: {row.unit}."
-        return self._gauge(row.name, row.help + unit, labels, samples)
-
-    def _gauge(self, name: str, text: str, labels: Iterable[str], samples: _Samples) -> Metric:
-        return self._filled(GaugeMetricFamily(f"stabmon_{name}", text, labels=("run", "rank", *labels)), samples)
-
-    def _counter(self, name: str, text: str, labels: Iterable[str], samples: _Samples) -> Metric:
-        return self._filled(CounterMetricFamily(f"stabmon_{name}", text, labels=("run", "rank", *labels)), samples)
-
-    def _filled(self, family: GaugeMetricFamily | CounterMetricFamily, samples: _Samples) -> Metric:
-        for labels, value in samples.items():
-            family.add_metric((self._run.name, str(self._run.rank), *labels), value)
-        return family
-
-    def _keep(self, snapshot: Snapshot) -> None:
-        before = self._latest
-        if before is None or (before.layout is not snapshot.layout and before.layout != snapshot.layout):
-            self._places = _places(snapshot.layout)
-            values = snapshot.values.copy()
-        else:
-            values = np.where(np.isnan(snapshot.values), before.values, snapshot.values)
-        self._latest = replace(snapshot, values=values)
-
-    def _take(self, alert: Alert) -> None:
-        for severity in SEVERITIES:
-            self._raised.setdefault((alert.detector, severity), 0)
-            self._active[alert.detector, severity] = 0
-        if alert.state == "raised":
-            self._raised[alert.detector, alert.severity] += 1
-            self._active[alert.detector, alert.severity] = 1
-
-    def _count(self, event: Event) -> None:
-        if event.kind == PART_FAILED:
-            part = (str(event.detail["part"]),)
-            self._failures[part] = self._failures.get(part, 0) + 1
-        elif event.kind == DROPPED_ROWS:
-            self._dropped += int(event.detail["count"])
+    def _fold(self) -> None:
+        with self._folding:
+            with self._lock:
+                rows, self._waiting = self._waiting, []
+            if rows:
+                self._readings.add(together(rows))
 
 
-def _values(latest: Snapshot, places: Mapping[str, object]) -> _Values:
-    """Of the layers' names, which are there, and of each statistic; NaN, or nothing at all: not read."""
-    with np.errstate(all="ignore"):  # a ratio of two infinities is not a number, and left out
-        return [[1.0] * len(places), *(latest[row.name].tolist() for row in _SHOWN)]
+def _of_run(families: Families, run: Run, state: RunState) -> Iterator[Metric]:
+    about = {"framework": run.framework, "model": run.model, "world_size": str(run.world_size)}
+    about |= {"version": run.version, **run.labels}
+    yield families.gauge(
+        "run_info",
+        "What is being trained, the stabmon version, and labels of yours.",
+        about,
+        {tuple(about.values()): 1},
+    )
+    states: Samples = {(one,): int(one == state) for one in RUN_STATES}
+    yield families.gauge("run_state", "1 for the state that the run is in.", ("state",), states)
+    yield families.gauge("run_start_time_seconds", "Unix time at which the run started.", (), {(): run.started})
 
 
-def _places(layout: Layout) -> dict[str, tuple[str, str]]:
-    """Module -> (layer, role), unique: two series with the same labels would cost the whole scrape."""
-    places: dict[str, tuple[str, str]] = {}
-    taken: set[tuple[str, str]] = set()
-    for site in layout.sites:
-        if site.name:
-            roles = chain([site.role], (f"{site.role}_{n}" for n in count(2)))
-            places[site.name] = next(p for role in roles if (p := (site.layer_label, role)) not in taken)
-            taken.add(places[site.name])
-    return places
+def _of_steps(families: Families, view: View) -> Iterator[Metric]:
+    latest, totals = view.latest, view.totals
+    broken: Samples = {(source,): number for source, number in zip(SOURCES, totals.nonfinite, strict=True)}
+    text = "Steps with a value that is not finite, without those that a loss scaler skipped."
+    yield families.counter("steps", "Optimizer steps seen.", (), {(): totals.steps})
+    yield families.counter("nonfinite_steps", text, ("source",), broken)
+    text = "Host time that stabmon took in all steps."
+    yield families.counter(COST, text, (), {(): totals.monitor_seconds})
+    text = "Wall time from step to step."
+    yield families.histogram("step_duration_seconds", text, BOUNDS, totals.durations, totals.duration_sum)
+    if latest is not None:
+        yield families.gauge("step", "Completed optimizer steps.", (), {(): latest.step})
+        yield families.gauge("last_step_timestamp_seconds", "Unix time of the last step.", (), {(): latest.time})
+
+
+def _of_messages(families: Families, deliveries: Sequence[Delivery]) -> Metric:
+    counts: dict[tuple[str, ...], float] = {}
+    for delivery in deliveries:
+        for outcome, number in delivery.outcomes().items():
+            counts[delivery.name, outcome] = counts.get((delivery.name, outcome), 0) + number
+    return families.counter("notifications", "Alerts handed to a channel.", ("channel", "outcome"), counts)

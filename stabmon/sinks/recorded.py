@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
 from stabmon.runlog.tail import News, Tail
+from stabmon.sinks.exposition import Shared, text_of
 from stabmon.sinks.prometheus import Prometheus
 
 READ_SECONDS = 0.5
@@ -33,20 +33,20 @@ class RecordedMetrics:
         self._detectors = detectors
         self._clock = clock
         self._runs: dict[Path, _Run] = {}
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
+        self._text = Shared(lambda: text_of(self.collect()), clock)
 
     def render(self) -> bytes:
-        """The text format 0.0.4."""
-        return generate_latest(self._registry)
+        """The text format 0.0.4, at most half a second old."""
+        return self._text.get()
 
     def collect(self) -> Iterator[Metric]:
         """Every family once, with the samples of all runs."""
-        families: dict[str, Metric] = {}
+        families: dict[tuple[str, str], Metric] = {}  # a gauge may be called as a counter is without its _total
         for sink in self._served():
             for family in sink.collect():
-                families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
-                families[family.name].samples += family.samples
+                key = family.name, family.type
+                families.setdefault(key, Metric(family.name, family.documentation, family.type))
+                families[key].samples += family.samples
         yield from families.values()
 
     def _served(self) -> Iterable[Prometheus]:
@@ -91,5 +91,5 @@ class _Run:
             rows = range(int(chunk.rows[0]), int(chunk.rows[-1]) + 1)
             alerts = [alert for row, alert in news.alerts if row in rows]
             events = [event for row, event in news.events if row in rows]
-            self._sink.emit(chunk.last(), alerts, events, steps=len(chunk.rows))
+            self._sink.catch_up(chunk, alerts, events)
         self._sink.close(news.state)

@@ -12,10 +12,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stabmon.catalog import STATISTICS
 from stabmon.records import Event, Layout, Run, Site, Snapshot
+from stabmon.sinks.exposition import Shared
 from stabmon.sinks.prometheus import Prometheus
 from tests.snapshots import NAN, RUN, alert, snapshot
 
 ME = {"run": "r1", "rank": "0"}
+ROOT = Path(__file__).parent.parent.parent
 
 
 class Clock:
@@ -85,6 +87,10 @@ def test_the_counters_stand_at_zero_before_the_first_step() -> None:
         ("stabmon_steps_total", frozenset(ME.items())),
         ("stabmon_dropped_rows_total", frozenset(ME.items())),
         ("stabmon_part_failures_total", frozenset({**ME, "part": "run_log"}.items())),
+        ("stabmon_monitor_seconds_total", frozenset(ME.items())),
+    } | {
+        ("stabmon_nonfinite_steps_total", frozenset({**ME, "source": source}.items()))
+        for source in ("loss", "activation", "gradient", "update")
     }
 
 
@@ -211,19 +217,18 @@ def test_the_final_state_does_not_wait_for_the_cache() -> None:
     assert b'state="failed"} 1.0' in prometheus.render()
 
 
-def test_twenty_callers_at_once_cost_one_rendering(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twenty_callers_at_once_cost_one_rendering() -> None:
     renderings = []
     gate = threading.Event()
 
-    def slow(registry: object) -> bytes:
-        renderings.append(registry)
+    def slow() -> bytes:
+        renderings.append(1)
         gate.wait(10)
         return b"text"
 
-    monkeypatch.setattr("stabmon.sinks.exposition.generate_latest", slow)
-    prometheus = Prometheus(RUN, clock=lambda: 10.0)
+    shared = Shared(slow, lambda: 10.0)
     got: list[bytes] = []
-    callers = [threading.Thread(target=lambda: got.append(prometheus.render())) for _ in range(20)]
+    callers = [threading.Thread(target=lambda: got.append(shared.get())) for _ in range(20)]
     for caller in callers:
         caller.start()
     gate.set()
@@ -248,7 +253,7 @@ def test_promtool_finds_nothing_to_say() -> None:
     assert bad.returncode == 3
 
 
-def test_statistic_names_are_spelled_in_the_catalog_alone() -> None:
-    source = Path("stabmon/sinks/prometheus.py")
-    text = (Path(__file__).parent.parent.parent / source).read_text()
+@pytest.mark.parametrize("file", ["prometheus", "layers", "readings", "peaks", "tally", "families", "recorded"])
+def test_statistic_names_are_spelled_in_the_catalog_alone(file: str) -> None:
+    text = (ROOT / "stabmon" / "sinks" / f"{file}.py").read_text(encoding="utf-8")
     assert [name for name in STATISTICS if f'"{name}"' in text or f"stabmon_{name}" in text] == []

@@ -1,4 +1,5 @@
 import os
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ def samples(text: bytes) -> Samples:
     """(name, labels) -> value; a family told twice, or a series served twice, is refused."""
     found: Samples = {}
     families = list(text_string_to_metric_families(text.decode()))
-    assert len({family.name for family in families}) == len(families)
+    assert len({(family.name, family.type) for family in families}) == len(families)
     for family in families:
         for sample in family.samples:
             key = (sample.name, frozenset(sample.labels.items()))
@@ -31,21 +32,27 @@ def value(text: bytes, name: str, run: str = "r1", **labels: str) -> float | Non
 
 
 def of(folder: Path) -> RecordedMetrics:
-    return RecordedMetrics(lambda: in_folder(folder), ["context_stall"])
+    """No two renderings are the same one: between them pass more than half a second, in looks at the clock."""
+    looks = count()
+    return RecordedMetrics(lambda: in_folder(folder), ["context_stall"], clock=lambda: next(looks) * 0.2)
 
 
 def test_a_recorded_run_is_served_as_it_was_live(tmp_path: Path) -> None:
     writing = Writing(tmp_path / "r1.stabmon")
     live = Prometheus(writing.run, ["context_stall"])
     for step in range(1, 40):
-        made = snapshot(step, loss=step, layers=step % 10 == 0)
+        made = snapshot(step, loss=float("inf") if step == 33 else step, layers=step % 10 == 0)
         alerts = [alert(step)] if step == 20 else []
         events = [Event(step, 1.0, "part_failed", {"part": "tracker", "error": "OSError"})] if step == 30 else []
         writing._writer.emit(made, alerts, events)
         live.emit(made, alerts, events)
     writing.close("failed")
     live.close("failed")
-    assert samples(of(tmp_path).render()) == samples(live.render())
+    told = {name: found for name, found in samples(live.render()).items() if name[0] != "stabmon_render_seconds"}
+    assert samples(of(tmp_path).render()) == told
+    assert told["stabmon_nonfinite_steps_total", frozenset({("run", "r1"), ("rank", "0"), ("source", "loss")})] == 1
+    assert told["stabmon_loss_window_max", frozenset({("run", "r1"), ("rank", "0")})] == float("inf")
+    assert len(told) > 60
 
 
 def test_a_run_that_goes_on_is_read_on_at_each_scrape(tmp_path: Path) -> None:
