@@ -31,8 +31,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "follower": NOUNS | {"taps"},
     "monitor": NOUNS | SIBLINGS | {"pipeline", "taps", "outputs", "session", "reaction", "meeting", "follower"},
     **{part: NOUNS | SIBLINGS | {"pipeline", "monitor", "reaction"} for part in ("huggingface", "lightning", "demo")},
+    "grafana": NOUNS,
     "bench": NOUNS | SIBLINGS | {"pipeline", "taps", "monitor", "huggingface", "lightning", "demo"},
-    "cli": NOUNS | SIBLINGS | {"pipeline"} | COMMANDS,
+    "cli": NOUNS | SIBLINGS | {"pipeline", "grafana"} | COMMANDS,
 }
 # Heavy or optional packages, and the parts that may import them.
 THIRD_PARTY: dict[str, set[str]] = {
@@ -59,6 +60,8 @@ THIRD_PARTY: dict[str, set[str]] = {
     "prometheus_client": {"sinks"},
     "slack_sdk": {"sinks"},
     "apprise": {"sinks"},
+    "grafana_api": {"grafana"},
+    "requests": {"grafana"},
     "typer": {"cli"},
     "rich": {"bench", "cli", "demo"},
 }

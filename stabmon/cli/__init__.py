@@ -16,6 +16,7 @@ from rich.text import Text
 
 from stabmon import __version__
 from stabmon.cli.benches import bench
+from stabmon.cli.dashboards import grafana
 from stabmon.cli.edge import AsJson, for_users, torch_needed
 from stabmon.cli.runbooks import runbook
 from stabmon.records import Alert, Event, RunState, Severity, Snapshot
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench, name="bench")
+app.add_typer(grafana, name="grafana")
 app.command()(runbook)
 
 LEFTOVERS_SECONDS = 30.0
