@@ -16,7 +16,7 @@ EXPLAINED_BY: Mapping[str, tuple[str, ...]] = {
     "loss_shift": ("nonfinite", "residual_blowup", "update_shock"),
     "spike": (*_LOSS, "residual_blowup", "attention_blowup", "update_shock", "gradient_spike"),
     "flat": (*_LOSS, "context_stall"),
-    "context_stall": (*_LOSS, "wiring"),
+    "context_stall": (*_LOSS, "residual_blowup", "wiring"),
     "dead_layers": ("context_stall", "wiring"),
     "residual_blowup": ("nonfinite",),
     "attention_blowup": ("nonfinite", "residual_blowup"),
@@ -88,9 +88,15 @@ class Incidents:
             return None
         del self._told[detector]
         if cause:
-            part = f"has {detector} as part of {cause.detector}, which tells of it from here on"
+            part = f"has {detector} as part of {self._root(cause).detector}, which tells of it from here on"
             return over(told, snapshot, part)
         return news or over(told, snapshot)
+
+    def _root(self, cause: Alert) -> Alert:
+        """The one that is told: what explains may be part of something itself."""
+        while further := self._cause(cause):
+            cause = further
+        return cause
 
     def _cause(self, alert: Alert) -> Alert | None:
         """The more telling alert that is open."""

@@ -68,6 +68,18 @@ def test_an_alert_that_became_part_of_another_says_of_which() -> None:
     assert (ended.severity, ended.since, ended.remedies, ended.cause) == ("warning", -1, (), "")
 
 
+def test_an_alert_becomes_part_of_one_that_is_told_and_not_of_one_that_is_withheld_itself() -> None:
+    incidents, steps = Incidents(TABLE), judged({"root": "c  ", "symptom": " w ", "cause": "  w"})
+    told = [a for step, said in enumerate(steps, 1) for a in incidents.sift(said, snapshot(step))]
+    assert [a.detector for a in told] == ["root", "symptom", "symptom"]
+    assert told[-1].action == "has symptom as part of root, which tells of it from here on"
+
+
+def test_a_collapse_is_part_of_the_blow_up_that_it_came_with() -> None:
+    steps = judged({"residual_blowup": "w c", "context_stall": "   w"})
+    assert heard(Incidents(), steps) == ["1 residual_blowup w", "3 residual_blowup c"]
+
+
 def test_a_dropped_detector_explains_nothing_any_more() -> None:
     incidents = Incidents(TABLE)
     heard(incidents, judged({"cause": "w ", "symptom": " w"}))
