@@ -207,7 +207,8 @@ class Alert:
         """The whole text: headline, where and since when, evidence, cause, what was ruled out, remedies, runbook."""
         where = "" if self.layer is None else f", layer {self.layer} ({self.site})"
         lines = [self.headline]
-        lines.append(f"{self.severity} · {self.detector} · step {self.step}, since step {self.since}{where}")
+        what = self.severity if self.state == "raised" else "over"
+        lines.append(f"{what} · {self.detector} · step {self.step}, since step {self.since}{where}")
         if self.evidence:
             lines.append("Evidence: " + ", ".join(f"{k} {v:.4g}" for k, v in self.evidence.items()))
         if self.cause:
@@ -215,7 +216,7 @@ class Alert:
         if self.ruled_out:
             lines.append("Ruled out: " + "; ".join(self.ruled_out))
         lines += [f"{i}. {remedy}" for i, remedy in enumerate(self.remedies, 1)]
-        if (RUNBOOKS / f"{self.detector}.md").is_file():
+        if self.state == "raised" and (RUNBOOKS / f"{self.detector}.md").is_file():
             lines.append(f"Runbook: stabmon runbook {self.detector}")
         return "\n".join(lines)
 

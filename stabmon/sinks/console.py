@@ -22,7 +22,7 @@ class Console:
                 _logger.log(_LEVELS[alert.severity], "%s", alert.message)
             else:
                 level = min(_LEVELS[alert.severity], logging.WARNING)
-                _logger.log(level, "%s: %s cleared at step %d", alert.run, alert.detector, alert.step)
+                _logger.log(level, "step %d: %s", alert.step, alert.headline)
 
     def close(self, state: RunState) -> None:
         """Nothing to let go of."""

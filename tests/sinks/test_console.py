@@ -35,7 +35,7 @@ def test_a_cleared_alert_is_one_line_that_who_saw_it_raised_sees(
     caplog.set_level(logging.DEBUG, logger="stabmon")
     Console().emit(snapshot(9), [alert(9, severity, state="cleared")], [])
     (record,) = caplog.records
-    assert (record.levelno, record.getMessage()) == (level, "r1: stall cleared at step 9")
+    assert (record.levelno, record.getMessage()) == (level, f"step 9: {alert(9, severity, state='cleared').headline}")
 
 
 def stderr_of(set_up: str) -> str:
