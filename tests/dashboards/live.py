@@ -1,0 +1,157 @@
+"""A real Prometheus that scrapes real trainings, asked as Grafana asks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.dashboards.reading import ROOT, variables
+
+STALLED, LEARNING = "2026-01-01-post", "2026-01-02-pre"
+SCRAPE_SECONDS = 0.5
+ENOUGH = 24
+"""Scrapes of each training."""
+_PATIENCE_SECONDS = 240.0
+_RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"
+
+
+class Prometheus:
+    """The HTTP API of one."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.started = time.time()
+
+    def get(self, path: str, **asked: Any) -> Any:
+        query = urllib.parse.urlencode(asked, doseq=True)
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as answer:
+            return json.load(answer)["data"]
+
+    def instant(self, expr: str, at: float) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.get("query", query=expr, time=at)["result"]
+        return found
+
+    def range(self, expr: str, start: float, end: float, step: float) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.get("query_range", query=expr, start=start, end=end, step=step)["result"]
+        return found
+
+
+@contextmanager
+def scraped_trainings(folder: Path) -> Iterator[Prometheus]:
+    """Two ranks of a run that stalls, and a run of one rank that learns, scraped for a while."""
+    program = shutil.which("prometheus")
+    if program is None:
+        assert os.environ.get("CI") != "true", "prometheus is missing: install the Debian package prometheus"
+        pytest.skip("prometheus is not installed (Debian package prometheus)")
+    with ExitStack() as stack:
+        wanted = [(STALLED, 0, 2), (STALLED, 1, 2), (LEARNING, 0, 1)]
+        trainings = [stack.enter_context(_training(folder, *which)) for which in wanted]
+        stack.callback((folder / "stop").touch)
+        files = [folder / f"{run}-{rank}.url" for run, rank, _ in wanted]
+        _until(lambda: all(file.exists() and file.read_text() for file in files), trainings)
+        targets = [file.read_text().removeprefix("http://") for file in files]
+        prometheus = stack.enter_context(_prometheus(program, folder, targets))
+        _until(lambda: _seen_enough(prometheus), trainings)
+        yield prometheus
+
+
+def _seen_enough(prometheus: Prometheus) -> bool:
+    """Each training was scraped often enough, the stall was told of, and a rule fires for it."""
+    now = time.time()
+    scrapes = prometheus.instant("min(count_over_time(stabmon_step[10m]))", now)
+    firing = prometheus.instant('ALERTS{alertstate="firing", alertname=~"Stabmon.+"}', now)
+    return bool(firing) and bool(scrapes) and float(scrapes[0]["value"][1]) >= ENOUGH
+
+
+@contextmanager
+def _training(folder: Path, run: str, rank: int, world: int) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "tests.dashboards.training", str(folder), run, str(rank), str(world)]
+    with _process(command, folder / f"{run}-{rank}.log") as process:
+        yield process
+
+
+@contextmanager
+def _prometheus(program: str, folder: Path, targets: list[str]) -> Iterator[Prometheus]:
+    every = f"{round(1000 * SCRAPE_SECONDS)}ms"
+    config = {
+        "global": {"scrape_interval": every, "evaluation_interval": every},
+        "rule_files": [str(_RULES)],
+        "scrape_configs": [{"job_name": "stabmon", "static_configs": [{"targets": targets}]}],
+    }
+    (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [program, f"--config.file={folder / 'prometheus.yaml'}", f"--web.listen-address={address}"]
+    command += [f"--storage.tsdb.path={folder / 'tsdb'}", "--log.level=error"]
+    with _process(command, folder / "prometheus.log") as process:
+        prometheus = Prometheus(f"http://{address}")
+        _until(lambda: _answers(f"http://{address}/-/ready"), [process])
+        yield prometheus
+
+
+@contextmanager
+def _process(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def _until(is_so: Callable[[], bool], processes: list[subprocess.Popen[bytes]]) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not is_so():
+        ended = [p.args for p in processes if p.poll() is not None]
+        assert not ended, f"ended too early: {ended}"
+        assert time.monotonic() < deadline, "too slow"
+        time.sleep(0.1)
+
+
+def chosen(prometheus: Prometheus, uid: str) -> dict[str, str]:
+    """What Grafana puts in for each variable: all of it where it may be several, else the first in its order."""
+    values: dict[str, str] = {}
+    for variable in variables(uid)[1:]:
+        series, label = variable["query"]["query"].removeprefix("label_values(").removesuffix(")").rsplit(", ", 1)
+        found = prometheus.get(f"label/{label}/values", **{"match[]": put_in(series, values)})
+        assert found, f"{uid}: variable {variable['name']} has nothing to choose"
+        ordered = sorted(found, reverse=variable["sort"] == 2)
+        values[variable["name"]] = f"({'|'.join(found)})" if variable["multi"] else ordered[0]
+    return values
+
+
+def put_in(expr: str, values: Mapping[str, str], seconds: float = 60.0) -> str:
+    """The query as Grafana sends it, for a time range of so many seconds."""
+    rate = max(4 * SCRAPE_SECONDS, 2.0)
+    known = {"__rate_interval": f"{rate:.0f}s", "__range": f"{seconds:.0f}s", "datasource": "x", **values}
+    for name in sorted(known, key=len, reverse=True):
+        expr = expr.replace(f"${{{name}}}", known[name]).replace(f"${name}", known[name])
+    return expr
