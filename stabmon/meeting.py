@@ -22,6 +22,8 @@ from stabmon.settings import Settings
 
 PATIENCE = 120.0
 """Seconds that a rank waits for the others."""
+NAME_PATIENCE = 30.0
+"""Seconds that a rank waits for the run's name, which rank 0 tells as soon as it knows it."""
 _AGREED = ("every", "probe_every", "dense_steps", "level", "include", "exclude", "disabled")
 """Settings that must be the same on all ranks: those of rank 0 are taken."""
 
@@ -41,6 +43,17 @@ class Meeting:
     """Whether rank 0 tells the others of alerts."""
     alike: bool = True
     """Whether all ranks have the same parameters, by name: they have not in a pipeline."""
+    table: _Table | None = None
+    """Where the ranks met."""
+
+    def name_run(self, name: str) -> None:
+        """Rank 0 tells the others what the run is called."""
+        if self.table is not None and self.together:
+            self.table.put("run", name)
+
+    def run_name(self) -> str | None:
+        """What rank 0 has told; None where it does not within half a minute."""
+        return self.table.get("run", NAME_PATIENCE) if self.table is not None else None
 
     @property
     def watches(self) -> bool:
@@ -60,8 +73,10 @@ def meet(settings: Settings, start_step: int, reacts: bool, model: nn.Module) ->
     names = hashlib.sha256(" ".join(name for name, _ in model.named_parameters()).encode()).hexdigest()
     told = json.loads(json.dumps({**mine, "start_step": start_step, "reacts": reacts, "names": names}))
     rank = distributed.get_rank()
+    table: _Table | None = None
     try:
-        decided = _Table(rank).decide(told)
+        table = _Table(rank)
+        decided = table.decide(told)
     except Exception as error:
         who = "it" if rank else "rank 0 alone"
         _log.warning("stabmon: the ranks could not meet (%s); %s is watched without the others", error, who)
@@ -70,7 +85,7 @@ def meet(settings: Settings, start_step: int, reacts: bool, model: nn.Module) ->
         _tell_differences(rank, told, decided)
     chosen = settings.model_copy(update={name: _like(mine[name], decided[name]) for name in _AGREED})
     told_reacts, alike = bool(decided["reacts"]), bool(decided.get("alike", True))
-    return Meeting(chosen, int(decided["start_step"]), rank, bool(decided["together"]), told_reacts, alike)
+    return Meeting(chosen, int(decided["start_step"]), rank, bool(decided["together"]), told_reacts, alike, table)
 
 
 class _Table:
@@ -94,6 +109,16 @@ class _Table:
         decided = {**told, "together": together, "alike": alike}
         self._store.set(self._place("decided"), json.dumps(decided))
         return decided
+
+    def put(self, what: str, text: str) -> None:
+        self._store.set(self._place(what), text)
+
+    def get(self, what: str, patience: float) -> str | None:
+        """None where it is not there in time."""
+        place = self._place(what)
+        if not _wait(partial(self._store.check, [place]), patience):
+            return None
+        return bytes(self._store.get(place)).decode()
 
     def _place(self, who: int | str) -> str:
         return f"stabmon/{self._number}/{who}"

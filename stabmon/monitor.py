@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -75,11 +76,11 @@ class Monitor:
         if met.watches and met.rank == 0:
             judges = default_detectors() if detectors is None else list(detectors)
             outputs = Outputs(list(sinks), met.settings)
-            subject = Subject(inner, optimizers, judges, outputs, framework, start_step, self._ranks)
+            subject = Subject(inner, optimizers, judges, outputs, framework, start_step, self._ranks, met.name_run)
             self._session = Session(subject, met.settings)
             atexit.register(self._at_exit)
         elif met.watches and self._ranks:
-            self._follower = Follower(inner, optimizers, met.start_step, met.settings, self._ranks)
+            self._follower = Follower(inner, optimizers, met, self._ranks)
         self._reaction: Reaction | None = None
         if met.reacts and met.watches:
             act = act or nothing
@@ -121,6 +122,17 @@ class Monitor:
         return self._session.run_log if self._session else None
 
     def step(self, loss: Tensor | float | None = None, targets: Tensor | None = None) -> None:
+    def app(self, token: str | None = None) -> Any:
+        """Page, API and metrics as an ASGI application, to be mounted in a web server of yours (`serve=False` then):
+        `app.mount("/stabmon", monitor.app())`. It shows the run to whoever has the token, by default the settings'.
+
+        `hosts` of the settings must name the hosts that yours is asked for by. ValueError: there is no token, or the
+        Monitor watches nothing here.
+        """
+        if self._session is None:
+            raise ValueError("this Monitor watches nothing here (disabled, or not rank 0), so it has nothing to show")
+        return self._session.app(token)
+
         """Tell that an optimizer step is complete.
 
         `loss`: the step's loss, a scalar; None = the mean of the `loss` that the model's forward returned.
@@ -172,7 +184,7 @@ class Monitor:
         if self._session is not None and not self._session.closed:
             self._session.close(state, linger)
         if self._follower is not None and not self._follower.closed:
-            self._follower.close(state)
+            self._follower.close(state, linger)
 
     def _at_exit(self) -> None:
         """The program ends and nobody closed the run: `sys.last_value` is the exception that ended it, if one did."""
@@ -200,8 +212,14 @@ class Monitor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
-        self.close("finished" if kind is None else "stopped" if interrupted else "failed")
+        self.close("finished" if error is None else _ended_by(error))
+
+
+def _ended_by(error: BaseException) -> RunState:
+    if isinstance(error, SystemExit) and error.code == 128 + signal.SIGTERM:
+        return "preempted"  # what handlers of that signal exit with
+    leaving = isinstance(error, KeyboardInterrupt) or (isinstance(error, SystemExit) and not error.code)
+    return "stopped" if leaving else "failed"
 
 
 def unwrap(model: nn.Module) -> nn.Module:

@@ -8,11 +8,12 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -23,11 +24,14 @@ from stabmon.outputs import Outputs
 from stabmon.pipeline import build
 from stabmon.records import DROPPED_ROWS, EVALUATION, RESUME, Event, Run, RunState, Snapshot
 from stabmon.runlog import RunLogWriter, newest, path_of, read
-from stabmon.server.thread import Server
+from stabmon.server.thread import Server, serve
+from stabmon.server.token import token_in
 from stabmon.settings import Settings
 from stabmon.sinks import Sink
 from stabmon.sinks.console import Console
+from stabmon.sinks.delivery import Delivering
 from stabmon.sinks.prometheus import Prometheus
+from stabmon.sinks.textfile import Textfile
 from stabmon.taps.hooks import spent
 from stabmon.taps.instruments import Instruments
 from stabmon.taps.ranks.together import Ranks
@@ -54,6 +58,8 @@ class Subject:
     start_step: int
     ranks: Ranks | None = None
     """Who else measures; None: nobody."""
+    named: Callable[[str], None] = lambda name: None
+    """Is told the run's name."""
 
 
 class Session:
@@ -93,25 +99,39 @@ class Session:
             model=type(subject.model).__name__,
             version=__version__,
             architecture={"blocks": len(self._instruments.blocks), "start_step": subject.start_step},
+            labels=settings.labels,
         )
+        subject.named(name)
         judges = [detector.name for detector in subject.detectors]
-        metrics = Prometheus(run, judges)
+        self.metrics = metrics = Prometheus(run, judges, max_series=settings.max_series)
         path = path_of(folder, name)
-        if settings.serve:
-            token = settings.token.get_secret_value() if settings.token else None
-            page = path if settings.log else None
-            self.server = Server(metrics.render, settings.host, settings.port, run_log=page, token=token)
+        self.server = serve(settings, metrics.render, path if settings.log else None)
         extra = subject.outputs.open(run, folder, self._link)
         resume_at = subject.start_step if resumed else None
         self._run_log = RunLogWriter(path, run, resume_at=resume_at) if settings.log else None
         logs: list[Sink] = [self._run_log] if self._run_log else []
-        sinks = [*logs, Console(), metrics, *extra]
-        metrics.expect([*self._instruments.names, *judges, *(sink.name for sink in sinks)])
+        sinks = [*logs, Console(), *extra, metrics]
+        if settings.textfile:
+            sinks.append(Textfile(settings.textfile, run, metrics.render))
+        deliveries = [sink.delivery for sink in sinks if isinstance(sink, Delivering)]
+        metrics.expect([*self._instruments.names, *judges, *(sink.name for sink in sinks)], deliveries)
         self.pipeline = build(run, subject.detectors, sinks)
         self._events = self._recall(path) if resumed else []
+        metrics.recall(self.pipeline.alerts)
+        if self.server and settings.log:
+            self.server.announce(folder, name)
         if subject.start_step and not resumed:
             self._instruments.origin.resume(self.step, None)
         self._say_where()
+
+    def app(self, token: str | None) -> Any:
+        """As `Monitor.app`."""
+        from stabmon.server.app import create_app
+
+        if (token := token or token_in(self._settings)) is None:
+            raise ValueError("token=None: page and API ask for one; give it here, or as a setting")
+        own = {self.run_log.stem: self.run_log} if self.run_log else {}
+        return create_app(self.metrics.render, lambda: own, token, self._settings.hosts, True, lambda: self.closed)
 
     def _link(self) -> str | None:
         return self.server.page_url if self.server else None
@@ -179,8 +199,11 @@ class Session:
             with suppress(OSError):  # an attempt that did not get to a step, such as one with too large a batch
                 self._run_log.path.unlink()
         if self.server:
-            time.sleep(self._settings.linger_seconds if linger and state in ("finished", "failed") else 0)
-            self.server.stop()
+            try:
+                if linger and state in ("finished", "failed"):
+                    self.server.linger(self._settings.linger_seconds)
+            finally:
+                self.server.stop()
 
     def _keep(self, log: RunLogWriter) -> None:
         if counts := self._instruments.baselines.dump():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,8 @@ _log = logging.getLogger("stabmon")
 _PREFIX = "STABMON_"
 _ON_ALERT = ("log", "checkpoint", "stop")
 _SECRET = ("slack", "token")
+_LABEL = "[a-zA-Z][a-zA-Z0-9_]*"
+_TAKEN_LABELS = ("run", "rank", "framework", "model", "world_size", "version", "job", "instance")
 _LOG_TO = ("trainer", "wandb", "mlflow", "tensorboard", "none")
 
 
@@ -57,13 +60,30 @@ class Settings(BaseSettings):
     """Where to listen."""
     port: int | None = Field(None, ge=0, le=65535, description="a free port from 1 to 65535, or 0 for any")
     """A given port must be free; None: 7466, or any free one where that is taken."""
-    linger_seconds: float = Field(0.0, ge=0, le=3600, description="seconds from 0 to 3600")
-    """How long to keep serving after the run ended, so that a scraper sees the final values. A script that nobody
-    scrapes must not hang, hence 0; two scrape intervals (35) suit a run under Prometheus."""
+    linger_seconds: float | None = Field(None, ge=0, le=3600, description="seconds from 0 to 3600")
+    """How long to keep serving after the run ended, so that a scraper sees the final values. None: until two more
+    scrapes have come, 35 s at most, and not at all where none came in the run's last two minutes."""
+    hosts: tuple[str, ...] = Field((), description="a list of host names, such as ['trainer.example.org']")
+    """Names by which page and /metrics may be asked for, beside IP addresses, localhost and this machine's own."""
+    certificate: Path | None = Field(None, description="a PEM file, beside `key`")
+    """Serve HTTPS with this certificate (chain)."""
+    key: Path | None = Field(None, description="a PEM file, beside `certificate`")
+    """Its private key."""
+    labels: dict[str, str] = Field(
+        {}, description="a mapping of up to 16 label names to texts of up to 128 characters, such as {'team': 'nlp'}"
+    )
+    """Who the run belongs to and the like: shown on `stabmon_run_info`, for everybody who may scrape."""
+    max_series: int = Field(20_000, ge=0, description="a whole number of series, 0 or more")
+    """How many series /metrics may have before detail per layer is left out."""
+    textfile: Path | None = Field(None, description="a file that ends in .prom, or a folder")
+    """Where the metrics are also written every 15 s, for node_exporter's textfile collector."""
     log: bool = Field(True, description="true or false")
     """Whether to write a run log."""
     token: SecretStr | None = Field(None, min_length=8, description="8 characters or more")
-    """What page and API ask for; None: a new one for each run, in the printed address."""
+    """What page and API ask for, and beyond this machine /metrics; None: a new one for each run, in the printed
+    address, and /metrics asks for none."""
+    token_file: Path | None = Field(None, description="a file that holds the token, instead of `token`")
+    """Read once, at the start; a line break at its end does not count."""
     slack: SecretStr | None = Field(None, description="the https address of a Slack incoming webhook")
     """Where alerts go in Slack; best given as STABMON_SLACK, so that it stands in no script."""
     notify: Any = Field((), description="in code an object with a method send(alert), or a list of such")
@@ -123,6 +143,14 @@ class Settings(BaseSettings):
             raise ValueError("no such reaction")
         return value
 
+    @field_validator("labels")
+    @classmethod
+    def _are_labels(cls, value: dict[str, str]) -> dict[str, str]:
+        names = all(re.fullmatch(_LABEL, name) and name not in _TAKEN_LABELS for name in value)
+        if not names or len(value) > 16 or any(len(v) > 128 or not v.isprintable() for v in value.values()):
+            raise ValueError("no labels")
+        return value
+
     @classmethod
     def of(cls, **given: Any) -> Settings:
         """Settings from what was given, over the environment, over the defaults.
@@ -139,8 +167,8 @@ class Settings(BaseSettings):
             found = next((name for name in cls.model_fields if f'"{name}"' in str(error)), "?")
             variable = _PREFIX + found.upper()
             raise ValueError(
-                f"environment variable {variable}={os.environ.get(variable)} is not allowed: lists are written as JSON "
-                "there, such as '[\"decoder.*\"]'"
+                f"environment variable {variable}={os.environ.get(variable)} is not allowed: lists and mappings are "
+                'written as JSON there, such as \'["decoder.*"]\' or \'{"team": "nlp"}\''
             ) from None
         except ValidationError as error:
             wrong = {name: given.get(name, e["input"]) for e in error.errors() for name in [str(e["loc"][0])]}
@@ -169,5 +197,5 @@ def _refusal(name: str, value: object, given: dict[str, Any]) -> str:
     if name in _SECRET:
         value = "***"
     shown = f"{name}={value!r}" if name in given else f"environment variable {_PREFIX}{name.upper()}={value}"
-    otherwise = "to let stabmon choose" if field.default in (None, "") else f"for the default, {field.default}"
+    otherwise = "to let stabmon choose" if field.default in (None, "", {}) else f"for the default, {field.default}"
     return f"{shown} is not allowed: it takes {field.description}. Leave it out {otherwise}"

@@ -14,3 +14,5 @@ def _own_settings_only(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith("STABMON_") or name in ("WANDB_RUN_ID", "SLURM_JOB_ID"):
             monkeypatch.delenv(name)
+    # A run that was scraped stays half a minute for the next scrape; tests of that say so.
+    monkeypatch.setenv("STABMON_LINGER_SECONDS", "0")

@@ -44,7 +44,7 @@ def test_the_table_of_settings_has_every_setting_with_its_default() -> None:
     rows = re.findall(r"^\| (`.+`) \| (.+?) \|", section("Settings"), re.MULTILINE)
     told = {name: default for names, default in rows for name in re.findall(r"`(\w+)`", names)}
     assert set(told) == set(Settings.model_fields)
-    for name in ("every", "probe_every", "dense_steps", "serve", "linger_seconds", "log", "disabled"):
+    for name in ("every", "probe_every", "dense_steps", "serve", "max_series", "log", "disabled"):
         assert float(Settings.model_fields[name].default) == float({"true": 1, "false": 0}.get(told[name], told[name]))
 
 

@@ -93,11 +93,24 @@ def serve(
     token: Annotated[
         str | None, typer.Option(envvar="STABMON_TOKEN", help="Page and API ask for it; by default a new one.")
     ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(envvar="STABMON_TOKEN_FILE", help="A file that holds the token.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A further name that it may be asked for by; may be given again.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="PEM file: serve HTTPS, with --key.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Serve even if there is no run yet.")] = False,
 ) -> None:
-    """Page, JSON and /metrics for the runs of a folder, while they train or long after. Until Ctrl-C."""
+    """Page, JSON, /metrics and /sd (Prometheus' http_sd) for the runs of a folder, while they train or long after.
+    Until Ctrl-C.
+    """
     with for_users():
-        server = _serve(folder, host, port, token, wait)
+        from stabmon.server.token import token_of
+
+        given = {"host": host, "port": port, "token": token_of(token, token_file), "hosts": allow_host or ()}
+        server = _serve(folder, wait, {**given, "certificate": certificate, "key": key})
     try:
         Pause().wait()
     except KeyboardInterrupt:
@@ -123,7 +136,7 @@ class _Screen:
         """Nothing to let go of."""
 
 
-def _serve(folder: Path, host: str, port: int | None, token: str | None, wait: bool) -> Server:
+def _serve(folder: Path, wait: bool, given: dict[str, Any]) -> Server:
     from stabmon.detectors import default_detectors
     from stabmon.runlog import in_folder
     from stabmon.server.thread import Server
@@ -144,7 +157,7 @@ def _serve(folder: Path, host: str, port: int | None, token: str | None, wait: b
     if webhook := os.environ.get("STABMON_SLACK"):
         check(webhook)
     metrics = RecordedMetrics(lambda: in_folder(folder), [detector.name for detector in default_detectors()])
-    server = Server(metrics.render, host, port, folder=folder, token=token)
+    server = Server(metrics.render, folder=folder, **given)
     typer.echo(
         f"Serving {len(found)} {'run' if len(found) == 1 else 'runs'} of {folder} until Ctrl-C: {server.page_url}"
     )

@@ -49,9 +49,12 @@ class Access:
             detail = "this needs the token of the address that stabmon printed: Authorization: Bearer"
             raise HTTPException(401, detail)
 
-    def welcome(self, response: Response) -> Response:
+    def welcome(self, request: Request, response: Response) -> Response:
         """The response, with the token as a cookie that no script and no other site can use."""
-        response.set_cookie(self._cookie, self._token.decode(), httponly=True, samesite="strict")
+        secure, path = request.url.scheme == "https", request.scope.get("root_path") or "/"
+        response.set_cookie(
+            self._cookie, self._token.decode(), path=path, httponly=True, samesite="strict", secure=secure
+        )
         return response
 
 

@@ -14,10 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stabmon.server import api, assets
 from stabmon.server.access import Access, is_local, refusal
+from stabmon.server.scraping import scraping
 from stabmon.server.shelf import RunLogs, Shelf
-
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""Prometheus 3 refuses a scrape with another content type."""
 
 _HEADERS = {
     # ECharts styles its tooltip inline; scripts come from our own files alone.
@@ -36,33 +34,33 @@ def create_app(
     hosts: Collection[str] = (),
     live: bool = False,
     closing: Callable[[], bool] = lambda: False,
+    open_metrics: bool = False,
 ) -> FastAPI:
     """The app: the page of the run logs, their JSON, and `metrics`, which renders the Prometheus text.
 
-    `token`: page and API ask for it, /metrics only when asked from another machine. `hosts`: names it may be addressed
-    by, besides any IP address, localhost and this machine's own. `live`: the one run is watched by this process.
-    `closing`: whether open streams should end.
+    `token`: page and API ask for it, /metrics and /sd only when asked from another machine, and not if `open_metrics`.
+    `hosts`: names it may be addressed by, besides any IP address, localhost and this machine's own. `live`: the one run
+    is watched by this process. `closing`: whether open streams should end.
     """
     access = Access(token)
     app = FastAPI(title="stabmon", docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(_Guard, hosts={"localhost", socket.gethostname().lower(), *map(str.lower, hosts)})
+    app.add_middleware(_Guard, hosts={"localhost", *_own_names(), *map(str.lower, hosts)})
     app.state.shelf, app.state.closing = Shelf(run_logs, live), closing
 
-    # All are async: a pool of worker threads would outlive training, and one rendering at a time is what we want.
-    @app.api_route("/metrics", methods=["GET", "HEAD"])
-    async def _metrics(request: Request) -> Response:
-        if not is_local(request):
+    async def scraper(request: Request) -> None:
+        if not open_metrics and not is_local(request):
             await access.require(request)
-        return Response(metrics(), headers={"content-type": METRICS_TYPE})
 
+    # All are async: a pool of worker threads would outlive training, and one rendering at a time is what we want.
     @app.api_route("/healthz", methods=["GET", "HEAD"])
     async def _healthz() -> Response:
         return PlainTextResponse("ok\n")
 
     @app.api_route("/", methods=["GET", "HEAD"])
     async def _page(request: Request) -> Response:
-        return access.welcome(assets.page(request)) if access.granted(request) else refusal()
+        return access.welcome(request, assets.page(request)) if access.granted(request) else refusal()
 
+    app.include_router(scraping(metrics), dependencies=[Depends(scraper)])
     app.include_router(assets.router)
     app.include_router(api.router, dependencies=[Depends(access.require)])
     return app
@@ -86,6 +84,12 @@ class _Guard:
         if scope["type"] == "http" and not _is_allowed(Headers(scope=scope).get("host", ""), self._hosts):
             app = PlainTextResponse("this host name is not served; use the IP address\n", status_code=400)
         await app(scope, receive, send_guarded)
+
+
+def _own_names() -> set[str]:
+    """This machine's, with its domain and without."""
+    name = socket.gethostname().lower()
+    return {name, name.partition(".")[0]}
 
 
 def _is_allowed(host: str, hosts: Collection[str]) -> bool:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import atexit
-import errno
+import logging
 import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
-from weakref import WeakSet
 
 from stabmon.runlog import in_folder
+from stabmon.server.discovery import write_target
+from stabmon.server.port import bind
+from stabmon.server.scrapes import Scrapes
+from stabmon.server.tls import check_pair
+from stabmon.server.token import beyond_this_machine, token_in
+from stabmon.settings import Settings
 
-DEFAULT_PORT = 7466
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.types import ASGIApp
 
-_listening: WeakSet[socket.socket] = WeakSet()
+_log = logging.getLogger("stabmon")
 
 
 class Server:
@@ -26,7 +35,9 @@ class Server:
 
     `port`: given, it must be free (OSError); None takes 7466 or, where that is taken, any free one. `run_log`: the
     file of the run that this process watches, which need not be there yet; None: it writes none. `folder`: serve the
-    run logs in it instead. `token`: what page and API ask for; None: a new one.
+    run logs in it instead. `token`: what page and API ask for, and beyond this machine /metrics; None: a new one, and
+    /metrics asks for none. `hosts`: further names it may be addressed by. `certificate`, `key`: PEM files, for HTTPS.
+    ValueError: a token or a pair of files that cannot be used.
     """
 
     def __init__(
@@ -38,32 +49,32 @@ class Server:
         run_log: Path | None = None,
         folder: Path | None = None,
         token: str | None = None,
+        hosts: Collection[str] = (),
+        certificate: Path | None = None,
+        key: Path | None = None,
     ) -> None:
         # Imported here: half a second and 35 MB that only a serving process should pay.
         import uvicorn
 
         from stabmon.server.app import create_app
 
+        check_pair(certificate, key)
+        self._scheme = "https" if certificate else "http"
+        self._scrapes = Scrapes(metrics)
+        self._target: Path | None = None
+        self._process = os.getpid()
         self._token = token or secrets.token_urlsafe(16)
         self._closing = threading.Event()
         own = {run_log.stem: run_log} if run_log else {}
         run_logs = (lambda: own) if folder is None else partial(in_folder, folder)
-        app = create_app(metrics, run_logs, self._token, [host], folder is None, self._closing.is_set)
+        app = create_app(
+            self._scrapes, run_logs, self._token, [host, *hosts], folder is None, self._closing.is_set, token is None
+        )
         self._socket = bind(host, port)
         self._address = self._socket.getsockname()
-        _listening.add(self._socket)
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            lifespan="off",
-            loop="asyncio",
-            ws="none",
-            timeout_graceful_shutdown=2,
-        )
-        self._server = uvicorn.Server(config)
+        if token is None and beyond_this_machine(self._address[0]):
+            _log.warning("stabmon: whoever can reach %s may read /metrics, since no token is given", self.url)
+        self._server = uvicorn.Server(_config(app, certificate, key))
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._socket]}, name="stabmon-server", daemon=True
         )
@@ -79,7 +90,7 @@ class Server:
     def url(self) -> str:
         """Where it can be reached, without the path."""
         host = socket.gethostname() if self._address[0] in ("0.0.0.0", "::") else self._address[0]
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return f"{self._scheme}://[{host}]:{self.port}" if ":" in host else f"{self._scheme}://{host}:{self.port}"
 
     @property
     def page_url(self) -> str:
@@ -92,13 +103,63 @@ class Server:
         local = self._address[0] if self._address[0] not in ("0.0.0.0", "::") else "127.0.0.1"
         return tunnel(local, self.port)
 
+    def announce(self, folder: Path, run: str, rank: int = 0) -> None:
+        """Tells Prometheus' file_sd, by a file in the folder of run logs, until `stop`."""
+        try:
+            self._target = write_target(folder, run, rank, self.url)
+        except OSError as error:
+            _log.warning("stabmon: %s cannot be found by a file in %s (%s)", self.url, folder, error.strerror)
+
+    def linger(self, seconds: float | None) -> None:
+        """Goes on for that long; None: until two more scrapes have come, 35 s at most, if any came lately."""
+        self._scrapes.outlast(seconds)
+
     def stop(self) -> None:
         """Ends it within three seconds. May be called twice."""
+        if self._target and os.getpid() == self._process:
+            with suppress(OSError):
+                self._target.unlink(missing_ok=True)
         atexit.unregister(self.stop)
         self._closing.set()
         self._server.should_exit = True
         self._thread.join(3)
         self._socket.close()
+
+
+def _config(app: ASGIApp, certificate: Path | None, key: Path | None) -> uvicorn.Config:
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        loop="asyncio",
+        ws="none",
+        timeout_graceful_shutdown=2,
+        ssl_certfile=str(certificate) if certificate else None,
+        ssl_keyfile=str(key) if key else None,
+    )
+
+
+def serve(
+    settings: Settings, metrics: Callable[[], bytes], run_log: Path | None, port: int | None = None
+) -> Server | None:
+    """The server that the settings ask for; None where they ask for none. `port`: another than theirs."""
+    if not settings.serve:
+        return None
+    return Server(
+        metrics,
+        settings.host,
+        settings.port if port is None else port,
+        run_log=run_log,
+        token=token_in(settings),
+        hosts=settings.hosts,
+        certificate=settings.certificate,
+        key=settings.key,
+    )
 
 
 def tunnel(host: str, port: int) -> str | None:
@@ -109,39 +170,3 @@ def tunnel(host: str, port: int) -> str | None:
     there = f"[{host}]" if ":" in host else host
     at_port = "" if ssh_port in ("", "22") else f" -p {ssh_port}"
     return f"ssh -N -L {port}:{there}:{port}{at_port} {os.environ.get('USER', 'USER')}@{here}"
-
-
-def bind(host: str, port: int | None) -> socket.socket:
-    """A listening socket. Bound before uvicorn starts: in a thread its failure to bind would go unnoticed.
-
-    OSError: names address and port, and what to do.
-    """
-    try:
-        return _listen(host, DEFAULT_PORT if port is None else port)
-    except OSError as error:
-        if port is None and error.errno == errno.EADDRINUSE:
-            return _listen(host, 0)
-        raise OSError(error.errno, _advice(error, host, port)) from None
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-    return socket.create_server((host, port), family=family)
-
-
-def _advice(error: OSError, host: str, port: int | None) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port={port} is taken on {host}; give another, or leave it out for any free one"
-    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-        return f"host={host!r} is no address of this machine ({error.strerror}); 127.0.0.1 serves this machine alone"
-    return f"cannot listen on {host}, port={port} ({error.strerror}); give another port, or leave it out"
-
-
-def _close_in_child() -> None:
-    """A forked data loader worker that outlives training would keep the port taken."""
-    for listener in list(_listening):
-        listener.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_in_child)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 from stabmon.records import Alert, Severity
 from stabmon.sinks.restraint import Restraint
@@ -206,6 +206,13 @@ class Delivery:
         if text not in self._complaints:
             self._complaints.add(text)
             _log.warning("stabmon: %s: %s", self.name, text)
+
+
+@runtime_checkable
+class Delivering(Protocol):
+    """A sink whose messages are counted."""
+
+    delivery: Delivery
 
 
 def _together(parcels: Sequence[_Parcel]) -> _Parcel:

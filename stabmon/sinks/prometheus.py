@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from threading import Lock
 
 from prometheus_client.core import Metric
@@ -75,7 +74,7 @@ class Prometheus:
         if changed or len(self._waiting) >= BATCH:
             self._fold()
         with self._lock:
-            self._waiting.append(replace(snapshot, values=snapshot.values.copy()))
+            self._waiting.append(Snapshot(snapshot.step, snapshot.time, snapshot.values.copy(), snapshot.layout))
             self._note(alerts, events)
 
     def catch_up(self, chunk: Chunk, alerts: Sequence[Alert], events: Sequence[Event]) -> None:

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stabmon.server.thread import DEFAULT_PORT, Server, bind, tunnel
+from stabmon.server.port import DEFAULT_PORT, bind
+from stabmon.server.thread import Server, tunnel
 from tests.server.recorded import Writing
 
 ROOT = Path(__file__).parent.parent.parent
