@@ -15,7 +15,8 @@ from typing import Any, Self
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from stabmon.detectors import Detector, default_detectors
+from stabmon.detectors import Detector
+from stabmon.detectors.given import detectors_of
 from stabmon.follower import Follower
 from stabmon.meeting import Meeting, meet
 from stabmon.outputs import Outputs
@@ -64,6 +65,7 @@ class Monitor:
             raise TypeError(f"model={type(model).__name__}: must be the torch.nn.Module that is trained{several}")
         if not isinstance(start_step, int) or start_step < 0:
             raise ValueError(f"start_step={start_step!r}: must be a whole number, 0 or more: the steps taken so far")
+        judges = detectors_of(detectors)
         chosen = Settings.of(**settings)
         self._session: Session | None = None
         self._follower: Follower | None = None
@@ -74,7 +76,6 @@ class Monitor:
         met = meet(chosen, start_step, act is not None, inner)
         self._ranks = _ranks(met, model, inner) if met.together else None
         if met.watches and met.rank == 0:
-            judges = default_detectors() if detectors is None else list(detectors)
             outputs = Outputs(list(sinks), met.settings)
             subject = Subject(inner, optimizers, judges, outputs, framework, start_step, self._ranks, met.name_run)
             self._session = Session(subject, met.settings)
@@ -121,7 +122,6 @@ class Monitor:
         """The file that the run is recorded in."""
         return self._session.run_log if self._session else None
 
-    def step(self, loss: Tensor | float | None = None, targets: Tensor | None = None) -> None:
     def app(self, token: str | None = None) -> Any:
         """Page, API and metrics as an ASGI application, to be mounted in a web server of yours (`serve=False` then):
         `app.mount("/stabmon", monitor.app())`. It shows the run to whoever has the token, by default the settings'.
@@ -133,6 +133,7 @@ class Monitor:
             raise ValueError("this Monitor watches nothing here (disabled, or not rank 0), so it has nothing to show")
         return self._session.app(token)
 
+    def step(self, loss: Tensor | float | None = None, targets: Tensor | None = None) -> None:
         """Tell that an optimizer step is complete.
 
         `loss`: the step's loss, a scalar; None = the mean of the `loss` that the model's forward returned.

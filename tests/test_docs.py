@@ -1,9 +1,11 @@
 """What the pages say is so."""
 
 import ast
+import math
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +14,9 @@ from torch import nn
 from stabmon import __version__
 from stabmon.catalog import STATISTICS
 from stabmon.detectors import default_detectors, loss_detectors
+from stabmon.detectors.given import detectors_of
 from stabmon.settings import Settings
+from tests.detectors.series import alerts_of, make_series
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -37,7 +41,9 @@ def test_the_table_of_detectors_has_every_detector_and_each_has_its_runbook() ->
     names = {detector.name for detector in default_detectors()}
     assert set(re.findall(r"^\| `(\w+)`", section("What it warns of"), re.MULTILINE)) == names
     of_the_loss = {detector.name for detector in loss_detectors()}
-    assert {page.stem for page in (ROOT / "stabmon/detectors/runbooks").glob("*.md")} == names | of_the_loss | {"alerts"}
+    assert {page.stem for page in (ROOT / "stabmon/detectors/runbooks").glob("*.md")} == names | of_the_loss | {
+        "alerts"
+    }
 
 
 def test_the_table_of_settings_has_every_setting_with_its_default() -> None:
@@ -99,3 +105,14 @@ def test_the_plain_loop_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.M
     }
     exec(compile(plain, "README.md", "exec"), names)
     assert names["monitor"].latest.step == 3  # type: ignore[attr-defined]
+
+
+def test_the_detector_of_the_docs_warns_as_it_says_and_is_a_detector() -> None:
+    names: dict[str, Any] = {}
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/detectors.md").read_text(encoding="utf-8"), re.DOTALL)
+    exec(compile(code, "docs/detectors.md", "exec"), names)
+    assert [d.name for d in detectors_of(names["detectors"])][-1] == "large_updates"
+    squares = [[1e-6, 0.01], [1e-6, math.nan], [1e-6, 8e-4], [1e-6, 0.01]]
+    steps = make_series({"weight_sq": [[1, 1]] * 4, "intended_update_sq": squares}, first=99)
+    (told,) = alerts_of(names["LargeUpdates"](), steps)
+    assert (told.step, told.site, told.action[:29]) == (102, "layers.1", "moves a block by 10.0% a step")
