@@ -200,8 +200,8 @@ class Session:
                 self._run_log.path.unlink()
         if self.server:
             try:
-                if linger and state in ("finished", "failed"):
-                    self.server.linger(self._settings.linger_seconds)
+                if linger:
+                    self.server.linger(state, self._settings.linger_seconds)
             finally:
                 self.server.stop()
 

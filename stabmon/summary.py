@@ -43,8 +43,8 @@ class Summary:
         self._metrics.close(state)
         if self._server:
             try:
-                if linger and state in ("finished", "failed"):
-                    self._server.linger(self._settings.linger_seconds)
+                if linger:
+                    self._server.linger(state, self._settings.linger_seconds)
             finally:
                 self._server.stop()
 

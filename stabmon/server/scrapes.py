@@ -31,11 +31,11 @@ class Scrapes:
             self._came.notify_all()
         return self._metrics()
 
-    def outlast(self, seconds: float | None) -> None:
-        """Waits that long; None: until two more have come, 35 s at most, and not where nobody scrapes."""
+    def outlast(self, seconds: float | None, scrapes: int = ENOUGH) -> None:
+        """Waits that long; None: until so many more have come, 35 s at most, and not where nobody scrapes."""
         with self._came:
             if seconds is not None:
                 self._came.wait_for(lambda: False, seconds)
             elif self._clock() - self._last <= RECENT_SECONDS:
-                enough = self._count + ENOUGH
+                enough = self._count + scrapes
                 self._came.wait_for(lambda: self._count >= enough, LONGEST_SECONDS)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from stabmon.records import RunState
 from stabmon.runlog import in_folder
 from stabmon.server.discovery import write_target
 from stabmon.server.port import bind
@@ -110,9 +111,16 @@ class Server:
         except OSError as error:
             _log.warning("stabmon: %s cannot be found by a file in %s (%s)", self.url, folder, error.strerror)
 
-    def linger(self, seconds: float | None) -> None:
-        """Goes on for that long; None: until two more scrapes have come, 35 s at most, if any came lately."""
-        self._scrapes.outlast(seconds)
+    def linger(self, state: RunState, seconds: float | None) -> None:
+        """Goes on for that long; None: until two more scrapes have come, 35 s at most, if any came lately.
+
+        One scrape does where the machine is about to be taken back: unseen, the end would look like a crash and wake
+        somebody. Whoever stopped the run waits for nothing.
+        """
+        if state == "preempted":
+            self._scrapes.outlast(None, 1)
+        elif state != "stopped":
+            self._scrapes.outlast(seconds)
 
     def stop(self) -> None:
         """Ends it within three seconds. May be called twice."""
