@@ -60,7 +60,9 @@ def ranks(
 @bench.command()
 def recorded(
     folder: Annotated[Path, typer.Argument(help="Has index.csv and its series, or algoperf.csv.gz and its outcomes.")],
-    part: Annotated[str, typer.Option(help="Of the runs: all, calibration, test.")] = "all",
+    part: Annotated[
+        str, typer.Option(help="Which runs: all, or of two halves by a hash of the id: calibration, test.")
+    ] = "all",
     adjudication: Annotated[
         Path | None, typer.Option(help="CSV of run, point, verdict, why; by default FOLDER/adjudication.csv.")
     ] = None,

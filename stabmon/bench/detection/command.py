@@ -88,7 +88,10 @@ def _check_packages(runs: Sequence[Run]) -> None:
 def _recorded(runs: Sequence[Run], folder: Path) -> list[Run]:
     found = [run for run in runs if complete(run_log(*run, folder))]
     if not found:
-        raise ValueError(f"folder {folder} has no recording of this tier and these seeds; leave out --no-train")
+        raise ValueError(
+            f"folder {folder} has no recording of this tier and these seeds; "
+            "give the folder that has them by --runs, or leave out --no-train"
+        )
     return found
 
 
