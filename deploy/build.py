@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from deploy.rules.recorded import RECORDED
 from deploy.rules.rule import Rule, Timing
 
 HERE = Path(__file__).parent
+BOARDS = HERE.parent / "dashboards"
 RUNBOOKS = "http://127.0.0.1:7466/runbook"
 """A training, or `stabmon serve`, on the machine of whoever reads the alert."""
 DASHBOARDS = "http://127.0.0.1:3000"
@@ -46,7 +48,11 @@ def files(timing: Timing = USUAL, runbooks: str = RUNBOOKS, dashboards: str = DA
         "metadata": {"name": "stabmon", "labels": labels},
         "spec": {"groups": made},
     }
-    return {"prometheus/rules.yaml": text({"groups": made}), "kubernetes/prometheusrule.yaml": text(resource)}
+    return {
+        "prometheus/rules.yaml": text({"groups": made}),
+        "kubernetes/prometheusrule.yaml": text(resource),
+        "kubernetes/dashboards.yaml": HEAD + "---\n".join(map(_config_map, sorted(BOARDS.glob("*.json")))),
+    }
 
 
 def text(content: object) -> str:
@@ -70,6 +76,19 @@ def _written(rule: Rule, runbooks: str, dashboards: str) -> dict[str, Any]:
             "dashboard_url": dashboard,
         },
     }
+
+
+def _config_map(board: Path) -> str:
+    """For the sidecar of Grafana's chart, which takes what has this label."""
+    labels = {"app.kubernetes.io/name": "stabmon", "grafana_dashboard": "1"}
+    content = json.dumps(json.loads(board.read_text(encoding="utf-8")), separators=(",", ":"))
+    resource = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": board.stem, "labels": labels},
+        "data": {board.name: content},
+    }
+    return text(resource).removeprefix(HEAD)
 
 
 class _Dumper(yaml.SafeDumper):
