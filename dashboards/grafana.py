@@ -147,6 +147,18 @@ def annotation(name: str, expr: str, title: str, text: str, color: str) -> Json:
     }
 
 
+def marks(tags: Sequence[str]) -> Json:
+    """Grafana's own annotations with all these tags; off until somebody switches them on."""
+    return {
+        "name": "Marks",
+        "datasource": {"type": "grafana", "uid": "-- Grafana --"},
+        "enable": False,
+        "hide": False,
+        "iconColor": "purple",
+        "target": {"type": "tags", "tags": list(tags), "matchAny": False, "limit": 100},
+    }
+
+
 def link(title: str, uid: str = "") -> Json:
     """To one dashboard, or without `uid` to all of stabmon, with time range and variables kept."""
     common = {"title": title, "icon": "external link", "includeVars": True, "keepTime": True, "targetBlank": False}

@@ -32,6 +32,8 @@ STATES = {"running": GREEN, "finished": BLUE, "failed": RED, "stopped": GREY, "p
 BAD: Json = {"thresholds": steps((None, GREEN), (1, RED)), "color": {"mode": "thresholds"}}
 """Of a number that is to be 0."""
 ODD: Json = {"thresholds": steps((None, GREEN), (1, ORANGE)), "color": {"mode": "thresholds"}}
+UNREAD: Json = {"noValue": "not read at this level"}
+ONE_RANK: Json = {"noValue": "one rank"}
 WHOLE: Json = {"min": 0, "decimals": 0}
 
 
@@ -63,6 +65,7 @@ def trend(title: str, text: str, step: str, value: str, name: str, *, log: bool 
         transformations=[
             transformation("joinByField", byField="Time", mode="inner"),
             transformation("groupBy", fields=fields),
+            transformation("organize", excludeByName={}, renameByName={f"{name} (last)": name}, indexByName={}),
             transformation("sortBy", fields={}, sort=[{"field": "step", "desc": False}]),
         ],
         overrides=[override("step", unit="none", decimals=0)],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.grafana import Json, annotation, variable
+from dashboards.grafana import Json, annotation, marks, variable
 from stabmon.catalog import STATISTICS
 
 RULES = 'alertname=~"Stabmon.+"'
@@ -58,7 +58,14 @@ def notes(*, many: bool = False) -> list[Json]:
             "red",
         ),
         annotation("Restarts", f"max by (run) (changes({started}{RATE})) > 0", "restart", "{{run}}", "blue"),
+        marks(["stabmon"] if many else ["stabmon", "run:$run"]),
     ]
+
+
+def while_running(expr: str, by: str = "", *, many: bool = False) -> str:
+    """Nothing of runs that have ended."""
+    goes_on = series("run_state", 'state="running"', rank="", many=many)
+    return f"{expr} and on ({by}) (max by ({by}) ({goes_on}) == 1)"
 
 
 def standing(*, many: bool = False) -> str:
@@ -69,14 +76,24 @@ def standing(*, many: bool = False) -> str:
         active = series("alert_active", f'severity="{severity}"', rank="", many=many)
         return f"max by ({by}) ({active} * {value})"
 
-    standing = f"{of('critical', 3)} > 0 or {of('warning', 2)} > 0 or {of('info', 1)}"
+    now = f"{of('critical', 3)} > 0 or {of('warning', 2)} > 0 or {of('info', 1)}"
     ever = f"max by ({by}) (max_over_time({series('alert_active', rank='', many=many)}[$__range] @ end())) > 0"
-    return f'(({standing}) and on ({by}) ({ever})) or on () label_replace(vector(0), "detector", "none", "", "")'
+    return f"(({now}) and on ({by}) ({ever})) or {_none('detector', ever)}"
 
 
 def firing(*, many: bool = False) -> str:
-    """3 for each rule that fires."""
+    """The same for each rule that fires."""
     run = 'run=~"$run"' if many else 'run="$run"'
     by = "run, alertname" if many else "alertname"
-    fires = f'max by ({by}) (ALERTS{{{RULES}, alertstate="firing", {run}}}) * 3'
-    return f'{fires} or on () label_replace(vector(0), "alertname", "none", "", "")'
+
+    def of(severity: str) -> str:
+        return f'ALERTS{{{RULES}, alertstate="firing", {run}, severity="{severity}"}}'
+
+    fires = f"max by ({by}) ({of('critical')} * 3 or {of('warning')} * 2 or {of('info')})"
+    ever = f'max_over_time(ALERTS{{{RULES}, alertstate="firing", {run}}}[$__range] @ end())'
+    return f"{fires} or {_none('alertname', ever)}"
+
+
+def _none(label: str, ever: str) -> str:
+    """A row that says so where there is nothing to show in the whole time range."""
+    return f'(label_replace(vector(0), "{label}", "none", "", "") unless on () count({ever}))'

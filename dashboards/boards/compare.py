@@ -20,20 +20,12 @@ def board() -> Json:
         notes(many=True),
         [
             row("Over the step"),
-            _over_step("Loss", "Of the step.", statistic("loss", many=True), "loss"),
-            _over_step("Gradient norm", "Of all gradients.", statistic("total_grad_norm", many=True), "norm", log=True),
-            _over_step(
-                "Position-dependent output",
-                "Near 0: stalled.",
-                statistic("context_share", many=True),
-                "share",
-                log=True,
-            ),
-            _over_step(
-                "Largest output change of a layer", "Of one update.", _worst("output_change_ratio"), "ratio", log=True
-            ),
+            _over_step("Loss", "Of the step.", statistic("loss", many=True), "loss", unit="none"),
+            _over_step("Gradient norm", "Of all gradients.", statistic("total_grad_norm", many=True), "norm"),
+            _over_step("Position-dependent output", "Near 0: stalled.", statistic("context_share", many=True), "share"),
+            _over_step("Largest output change of a layer", "Of one update.", _worst("output_change_ratio"), "ratio"),
             row("Over time"),
-            _over_time("Loss", "Of the step.", f"max by (run) ({statistic('loss', many=True)})"),
+            _over_time("Loss", "Of the step.", f"max by (run) ({statistic('loss', many=True)})", log=True),
             _over_time(
                 "Learning rate",
                 "Of the first parameter group.",
@@ -62,10 +54,9 @@ def board() -> Json:
     )
 
 
-def _over_step(title: str, text: str, expr: str, name: str, *, log: bool = False) -> Json:
+def _over_step(title: str, text: str, expr: str, name: str, *, unit: str = "sci") -> Json:
     step = f"max by (run) ({series('step', many=True)})"
-    unit = "sci" if log else "none"
-    return against_step(title, text, step, f"max by (run) ({expr})", name, log=log, unit=unit, size=(12, 9))
+    return against_step(title, text, step, f"max by (run) ({expr})", name, log=True, unit=unit, size=(12, 9))
 
 
 def _over_time(title: str, text: str, expr: str, **more: Any) -> Json:

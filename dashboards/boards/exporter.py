@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboards.grafana import Json, dashboard, query, row
 from dashboards.kinds import BAD, ODD, WHOLE, curves, stat
-from dashboards.selecting import JOB, RATE, RUNS, notes, series
+from dashboards.selecting import JOB, RATE, RUNS, notes, series, statistic
 
 UID = "stabmon-exporter"
 _TARGET = '{job=~"$job"}'
@@ -106,6 +106,13 @@ def _scrapes() -> list[Json]:
             defaults={"min": 0},
         ),
         curves(
+            "Last step's cost",
+            "Time that stabmon took in it, in the training thread.",
+            [query(statistic("monitor_seconds", rank="", many=True), "{{run}} rank {{rank}}")],
+            unit="s",
+            defaults={"min": 0},
+        ),
+        curves(
             "Steps per second",
             "By run.",
             [query(f"max by (run) (rate({series('steps_total', many=True)}{RATE}))", "{{run}}")],
@@ -124,7 +131,7 @@ def _losses() -> list[Json]:
             "Notifications",
             "By channel and outcome; absent without a channel (Slack, notify).",
             [query(increase("notifications_total", "channel, outcome"), "{{channel}} {{outcome}}")],
-            defaults=WHOLE,
+            defaults=WHOLE | {"noValue": "no channel"},
         ),
         curves(
             "Parts that failed",

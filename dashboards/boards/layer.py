@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from dashboards.grafana import Json, dashboard, link, override, query, row, transformation, variable
-from dashboards.kinds import curves, dashed, table
+from typing import Any
+
+from dashboards.grafana import BLUE, GREY, Json, dashboard, link, override, query, row, transformation, variable
+from dashboards.kinds import UNREAD, curves, dashed, table
 from dashboards.selecting import JOB, RUN, notes, series, statistic
-from stabmon.catalog import PEAKS, STATISTICS, Statistic
+from stabmon.catalog import PEAKS, STATISTICS, Statistic, activations, attention, blocks, norms, optimizer
 
 UID = "stabmon-layer"
 _LAYERS = 'label_values(stabmon_layer_info{job=~"$job", run="$run", layer!=""}, layer)'
 _LAYER = variable("layer", "Layer", "In forward order, from 000.", _LAYERS)
 _HEADLINES = ("norm_input_msq", "grad_norm", "output_change_ratio", "update_ratio")
-_SCOPES = {
-    "norm": "Norms of the layer",
-    "block": "Weights, gradients and updates of the layer",
-    "sublayer": "Attention, feed-forward, experts (most at level deep)",
-}
+_ROWS: tuple[tuple[Any, str, Json], ...] = (
+    (norms, "Norms of the layer", {}),
+    (blocks, "Weights, gradients and updates of the layer", {}),
+    (activations, "Activations, branches, hidden units (levels standard and deep)", UNREAD),
+    (optimizer, "What the optimizer's state says (levels standard and deep)", UNREAD),
+    (attention, "Attention and experts (level deep)", UNREAD),
+)
 _SHARES = ("share", "cosine", "entropy", "entropy_min", "similarity", "experts", "spread", "channel", "headroom")
 """What the names end with of statistics that stay within an order of magnitude or two, or may be below 0."""
 
 
 def board() -> Json:
-    of_ranks = {name for name in STATISTICS if name.startswith("rank_")}  # they have a dashboard of their own
-    rest = [r for r in STATISTICS.values() if r.exported and r.name not in {*_HEADLINES, *of_ranks}]
     panels = [row("Layer $layer among the layers"), *map(_among, _HEADLINES)]
-    for scope, title in _SCOPES.items():
-        panels += [row(title), *(_alone(r) for r in rest if r.scope == scope)]
+    for part, title, defaults in _ROWS:
+        rest = [r for r in part.TABLE if r.exported and r.scope != "model" and r.name not in _HEADLINES]
+        panels += [row(title), *(_alone(r, defaults) for r in rest)]
     return dashboard(
         UID,
         "stabmon / Layer",
@@ -37,7 +40,8 @@ def board() -> Json:
 
 
 def _title(name: str) -> str:
-    return name.replace("_msq", " (mean square)").replace("_", " ").capitalize()
+    words = name.replace("_msq", " (mean square)").replace("_rms", " RMS").replace("_", " ")
+    return "RMS_t" if name == "rms_t" else words[0].upper() + words[1:]
 
 
 def _unit(name: str) -> str:
@@ -60,14 +64,14 @@ def _among(name: str) -> Json:
         unit="sci",
         log=True,
         size=(12, 9),
-        overrides=[dashed(f"{text} of all layers") for text in _BAND.values()],
+        overrides=[dashed(f"{text} of all layers", BLUE if how == "avg" else GREY) for how, text in _BAND.items()],
     )
 
 
 _BAND = {"min": "lowest", "max": "highest", "avg": "mean"}
 
 
-def _alone(found: Statistic) -> Json:
+def _alone(found: Statistic, defaults: Json) -> Json:
     median = f"quantile(0.5, {statistic(found.name, 'layer!=' + chr(34) * 2)})"
     return curves(
         _title(found.name),
@@ -79,12 +83,13 @@ def _alone(found: Statistic) -> Json:
         unit=_unit(found.name),
         log=_unit(found.name) == "sci",
         overrides=[dashed("median of all layers")],
+        defaults=defaults,
     )
 
 
 def _outside() -> list[Json]:
     return [
-        row("Outside the layers: embedding, last norm, head"),
+        row("Outside the layers: embedding, head"),
         curves(
             "Gradient norm",
             "Of what lies in no layer.",
@@ -94,9 +99,9 @@ def _outside() -> list[Json]:
             size=(12, 8),
         ),
         curves(
-            "Norm input (mean square)",
-            "Of what lies in no layer.",
-            [query(statistic("norm_input_msq", 'layer=""'), "{{norm}}")],
+            "Update ratio",
+            "Of what lies in no layer: update / weights.",
+            [query(statistic("update_ratio", 'layer=""'), "{{block}}")],
             unit="sci",
             log=True,
             size=(12, 8),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dashboards.grafana import Json, dashboard, link, query, row
-from dashboards.kinds import BAD, WHOLE, curves, heatmap, stat
-from dashboards.selecting import JOB, RATE, RUN, log10, notes, of_layer, series, statistic
+from dashboards.kinds import BAD, ONE_RANK, WHOLE, curves, heatmap, stat
+from dashboards.selecting import JOB, RATE, RUN, log10, notes, of_layer, series, statistic, while_running
 
 UID = "stabmon-ranks"
 
@@ -36,6 +36,7 @@ def _now() -> list[Json]:
             "Ranks read",
             "By stabmon's own collective; absent with one rank.",
             [query(statistic("ranks_read"), instant=True)],
+            defaults=ONE_RANK,
             size=(4, 4),
         ),
         stat(
@@ -43,7 +44,7 @@ def _now() -> list[Json]:
             "A part of stabmon failed there; absent with one rank.",
             [query(statistic("ranks_lost"), instant=True)],
             size=(4, 4),
-            defaults=BAD,
+            defaults=BAD | ONE_RANK,
         ),
         stat(
             "Steps apart",
@@ -64,7 +65,7 @@ def _now() -> list[Json]:
 def _time() -> list[Json]:
     step = series("step", rank="")
     behind = f"scalar(max({step})) - max by (rank) ({step})"
-    age = f"time() - max by (rank) ({series('last_step_timestamp_seconds', rank='')})"
+    age = while_running(f"time() - max by (rank) ({series('last_step_timestamp_seconds', rank='')})", "rank")
     total, count = (series(f"step_duration_seconds_{part}", rank="") for part in ("sum", "count"))
     mean = f"sum by (rank) (rate({total}{RATE})) / sum by (rank) (rate({count}{RATE}))"
     cost = f"max by (rank) (rate({series('monitor_seconds_total', rank='')}{RATE}))"
@@ -97,7 +98,9 @@ def _time() -> list[Json]:
             [query(f"sum by (rank) (increase({series('dropped_rows_total', rank='')}{RATE}))", "rank {{rank}}")],
             defaults=WHOLE,
         ),
-        curves("Loss", "As each rank serves it.", [query(statistic("loss", rank=""), "rank {{rank}}")]),
+        curves(
+            "Last step", "How long it took.", [query(statistic("step_seconds", rank=""), "rank {{rank}}")], unit="s"
+        ),
     ]
 
 
@@ -118,12 +121,24 @@ def _equal() -> list[Json]:
                 query(f"max({statistic('rank_grad_spread')})", "gradients"),
             ],
             unit="sci",
+            defaults=ONE_RANK,
             size=(12, 8),
         ),
         heatmap(
-            "Weights differ", "log10 of the spread between ranks; -12: equal.", log10(of_layer("rank_weight_spread"))
+            "Weights differ",
+            "log10 of the spread between ranks; -12: equal.",
+            log10(of_layer("rank_weight_spread")),
+            defaults=ONE_RANK,
         ),
         heatmap(
-            "Gradients differ", "log10 of the spread between ranks; -12: equal.", log10(of_layer("rank_grad_spread"))
+            "Gradients differ",
+            "log10 of the spread between ranks; -12: equal.",
+            log10(of_layer("rank_grad_spread")),
+            defaults=ONE_RANK,
         ),
     ]
+
+
+def _differ(title: str, name: str) -> Json:
+    text = "log10 of the spread between ranks; -12: equal."
+    return heatmap(title, text, log10(of_layer(name)), defaults=ONE_RANK)

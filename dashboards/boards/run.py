@@ -19,7 +19,7 @@ from dashboards.grafana import (
     transformation,
 )
 from dashboards.kinds import BAD, STATES, WHOLE, curves, dashed, stat, table, timeline, trend
-from dashboards.selecting import JOB, RATE, RUN, firing, notes, series, standing, statistic
+from dashboards.selecting import JOB, RATE, RUN, firing, notes, series, standing, statistic, while_running
 
 UID = "stabmon-run"
 
@@ -37,8 +37,7 @@ def board() -> Json:
 
 def _now() -> list[Json]:
     colors = [override(state, color={"mode": "fixed", "fixedColor": color}) for state, color in STATES.items()]
-    running = series("run_state", 'state="running"')
-    age = f"time() - max({series('last_step_timestamp_seconds')}) and on () (max({running}) == 1)"
+    age = while_running(f"time() - max({series('last_step_timestamp_seconds')})")
     opened = series("alert_active", 'severity=~"warning|critical"')
     return [
         stat(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dashboards.grafana import Json, override, query, row, transformation
-from dashboards.kinds import curves, dashed, heatmap, profile, table
+from dashboards.grafana import Json, query, row, transformation
+from dashboards.kinds import UNREAD, curves, dashed, heatmap, profile, table
 from dashboards.selecting import RATE, log10, of_layer, series, statistic
 
 
@@ -109,11 +109,13 @@ def output() -> list[Json]:
             "Logits",
             "Level standard or deep. Where they drift far, bfloat16 rounds them.",
             [query(statistic(name), name.replace("_", " ")) for name in ("log_z", "logit_max", "logit_mean")],
+            defaults=UNREAD,
         ),
         curves(
             "Mean square of log Z",
             "Level standard or deep. What a z-loss multiplies.",
             [query(statistic("log_z_msq"), "mean square")],
+            defaults=UNREAD,
             unit="sci",
             log=True,
         ),
@@ -137,8 +139,7 @@ def cost() -> list[Json]:
         curves(
             "What stabmon costs",
             "Share of the wall time that it takes in the training thread, by rank.",
-            [query(share, "rank {{rank}}"), query(statistic("monitor_seconds"), "last step, seconds")],
+            [query(share, "rank {{rank}}")],
             unit="percentunit",
-            overrides=[override("last step, seconds", unit="s")],
         ),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboards.grafana import RED, Json, dashboard, mapped, override, query, row, steps, transformation
 from dashboards.kinds import BAD, ODD, STATES, curves, stat, table, timeline
-from dashboards.selecting import JOB, RATE, RULES, RUNS, firing, notes, series, standing, statistic
+from dashboards.selecting import JOB, RATE, RULES, RUNS, firing, notes, series, standing, statistic, while_running
 
 UID = "stabmon-runs"
 _TO_RUN = {
@@ -88,7 +88,7 @@ def _table() -> list[Json]:
         now(f"max by (run) ({series('step', rank='', many=True)})"),
         now(f"max by (run) ({statistic('loss', many=True)})"),
         now(f"max by (run) (rate({series('steps_total', many=True)}{RATE}))"),
-        now(f"time() - max by (run) ({last})"),
+        now(while_running(f"time() - max by (run) ({last})", "run", many=True)),
         now(f"sum by (run) ({active})"),
     ]
     renamed = {f"Value #{chr(ord('A') + i)}": name for i, name in enumerate(columns) if i}

@@ -22,10 +22,12 @@ import yaml
 from tests.dashboards.reading import ROOT, variables
 
 STALLED, LEARNING = "2026-01-01-post", "2026-01-02-pre"
-SCRAPE_SECONDS = 0.5
-ENOUGH = 24
+SCRAPE_SECONDS = 2.0
+ENOUGH = 10
 """Scrapes of each training."""
 _PATIENCE_SECONDS = 240.0
+_TARGETS = "*.target.json"
+"""What each rank of a training writes into its folder, for Prometheus to find it."""
 _RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"
 
 
@@ -61,10 +63,8 @@ def scraped_trainings(folder: Path) -> Iterator[Prometheus]:
         wanted = [(STALLED, 0, 2), (STALLED, 1, 2), (LEARNING, 0, 1)]
         trainings = [stack.enter_context(_training(folder, *which)) for which in wanted]
         stack.callback((folder / "stop").touch)
-        files = [folder / f"{run}-{rank}.url" for run, rank, _ in wanted]
-        _until(lambda: all(file.exists() and file.read_text() for file in files), trainings)
-        targets = [file.read_text().removeprefix("http://") for file in files]
-        prometheus = stack.enter_context(_prometheus(program, folder, targets))
+        _until(lambda: len(list(folder.glob(_TARGETS))) == len(wanted), trainings)
+        prometheus = stack.enter_context(_prometheus(program, folder))
         _until(lambda: _seen_enough(prometheus), trainings)
         yield prometheus
 
@@ -85,12 +85,12 @@ def _training(folder: Path, run: str, rank: int, world: int) -> Iterator[subproc
 
 
 @contextmanager
-def _prometheus(program: str, folder: Path, targets: list[str]) -> Iterator[Prometheus]:
-    every = f"{round(1000 * SCRAPE_SECONDS)}ms"
+def _prometheus(program: str, folder: Path) -> Iterator[Prometheus]:
+    every = f"{SCRAPE_SECONDS:.0f}s"
     config = {
-        "global": {"scrape_interval": every, "evaluation_interval": every},
+        "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
         "rule_files": [str(_RULES)],
-        "scrape_configs": [{"job_name": "stabmon", "static_configs": [{"targets": targets}]}],
+        "scrape_configs": [{"job_name": "stabmon", "file_sd_configs": [{"files": [str(folder / _TARGETS)]}]}],
     }
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
     with socket.socket() as free:
@@ -150,7 +150,7 @@ def chosen(prometheus: Prometheus, uid: str) -> dict[str, str]:
 
 def put_in(expr: str, values: Mapping[str, str], seconds: float = 60.0) -> str:
     """The query as Grafana sends it, for a time range of so many seconds."""
-    rate = max(4 * SCRAPE_SECONDS, 2.0)
+    rate = 4 * SCRAPE_SECONDS
     known = {"__rate_interval": f"{rate:.0f}s", "__range": f"{seconds:.0f}s", "datasource": "x", **values}
     for name in sorted(known, key=len, reverse=True):
         expr = expr.replace(f"${{{name}}}", known[name]).replace(f"${name}", known[name])

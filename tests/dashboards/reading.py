@@ -52,7 +52,8 @@ def queries(uid: str) -> list[Query]:
 
 
 def annotations(uid: str) -> list[Query]:
-    return [Query(uid, f"annotation {a['name']}", a["expr"]) for a in load(uid)["annotations"]["list"]]
+    """Those that ask Prometheus."""
+    return [Query(uid, f"annotation {a['name']}", a["expr"]) for a in load(uid)["annotations"]["list"] if "expr" in a]
 
 
 def variables(uid: str) -> list[dict[str, Any]]:

@@ -27,8 +27,10 @@ def answers(prometheus: Prometheus, query: Query, values: dict[str, str], now: f
 
 
 def values_of(prometheus: Prometheus, uid: str) -> dict[str, str]:
-    """The run that stalls on two ranks has everything; the dashboards choose the newest."""
-    return chosen(prometheus, uid) | ({"run": STALLED} if uid not in ("stabmon-runs", "stabmon-compare") else {})
+    """As Grafana chooses, but for the run that stalls, on two ranks, and its layer that has experts as well."""
+    several = uid in ("stabmon-runs", "stabmon-compare", "stabmon-exporter")
+    own = {} if several else {"run": STALLED, **({"layer": "003"} if uid == "stabmon-layer" else {})}
+    return chosen(prometheus, uid) | own
 
 
 @pytest.mark.parametrize("uid", UIDS)

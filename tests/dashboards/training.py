@@ -1,7 +1,6 @@
 """A small training at level deep, for a Prometheus to scrape.
 
-`python -m tests.dashboards.training FOLDER RUN RANK WORLD` trains until FOLDER/stop is there; its address is in
-FOLDER/RUN-RANK.url.
+`python -m tests.dashboards.training FOLDER RUN RANK WORLD` trains until FOLDER/stop is there.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ class Attention(nn.Module):
 
 
 class Experts(nn.Module):
-    """Each token through the one expert that was chosen for it."""
+    """Each token through the one expert that was chosen for it; in bfloat16, so that updates are rounded."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.up = nn.Parameter(torch.randn(EXPERTS, WIDTH, WIDTH) / WIDTH**0.5)
+        self.up = nn.Parameter((torch.randn(EXPERTS, WIDTH, WIDTH) / WIDTH**0.5).bfloat16())
 
     def forward(self, x: Tensor, chosen: Tensor) -> Tensor:
-        return torch.einsum("btd,btdf->btf", x, self.up[chosen])
+        return torch.einsum("btd,btdf->btf", x.bfloat16(), self.up[chosen]).to(x.dtype)
 
 
 class Mixture(nn.Module):
@@ -63,26 +62,30 @@ class Block(nn.Module):
         self.pre = pre
         self.ln_1, self.ln_2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.attention = Attention()
-        dense = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU(), nn.Linear(4 * WIDTH, WIDTH))
-        self.mlp = Mixture() if mixture else dense
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU(), nn.Linear(4 * WIDTH, WIDTH))
+        self.mixture = Mixture() if mixture else None
 
     def forward(self, x: Tensor) -> Tensor:
         if self.pre:
             x = x + self.attention(self.ln_1(x))
-            return x + self.mlp(self.ln_2(x))
+            return x + self._wide(self.ln_2(x))
         x = self.ln_1(x + self.attention(x))
-        out: Tensor = self.ln_2(x + self.mlp(x))
+        out: Tensor = self.ln_2(x + self._wide(x))
         return out
+
+    def _wide(self, x: Tensor) -> Tensor:
+        out: Tensor = self.mlp(x)
+        return out if self.mixture is None else out + self.mixture(x)
 
 
 class Network(nn.Module):
-    """Token ids [B, T] -> logits [B, T, V]; every fourth block is a mixture of experts."""
+    """Token ids [B, T] -> logits [B, T, V]; every fourth block has experts beside its feed-forward part."""
 
     def __init__(self, pre: bool) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.embedding, self.position = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(LENGTH, WIDTH)
-        self.blocks = nn.ModuleList(Block(pre, i % 4 == 3) for i in range(BLOCKS))
+        self.blocks = nn.ModuleList(Block(pre, i % 4 == EXPERTS - 1) for i in range(BLOCKS))
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -139,8 +142,6 @@ def train(folder: Path, run: str, rank: int, world: int) -> None:
             if step % 20 == 19:
                 monitor.evaluated(loss.item())
             monitor.step(loss, targets=targets)
-            if step == 0:
-                (folder / f"{run}-{rank}.url").write_text(str(monitor.url))
             if _agreed((folder / "stop").exists() or time.monotonic() > until, world):
                 break
             time.sleep(PAUSE_SECONDS)

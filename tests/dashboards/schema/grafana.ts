@@ -24,7 +24,7 @@ type AnyPanel =
   | Of<'barchart', barchart.Options, barchart.FieldConfig>
   | Of<'xychart', xychart.Options, xychart.FieldConfig>;
 // What the data source plugin adds to an annotation, and how a query variable of it is written, the types leave open.
-type Annotation = dash.AnnotationQuery & { expr: string; step: string; titleFormat: string; textFormat: string; useValueForTime: boolean };
+type Annotation = dash.AnnotationQuery | (dash.AnnotationQuery & { expr: string; step: string; titleFormat: string; textFormat: string; useValueForTime: boolean });
 type Variable = Omit<dash.VariableModel, 'query'> & { definition?: string; query: string | { query: string; refId: string; qryType: number } };
 export type Grafana = Omit<dash.Dashboard, 'panels' | 'annotations' | 'templating'> & {
   panels: AnyPanel[]; annotations: { list: Annotation[] }; templating: { list: Variable[] };

@@ -1,0 +1,77 @@
+"""A contact sheet: every panel of every dashboard with the data that Grafana would give it, as one PNG per dashboard.
+
+`python -m tests.dashboards.sheet FOLDER [PROMETHEUS [RUN]]`; without a Prometheus it starts one, and trainings.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+from tests.dashboards.drawing import draw
+from tests.dashboards.frames import Frame, table, time_series, transformed
+from tests.dashboards.live import Prometheus, chosen, put_in, scraped_trainings
+from tests.dashboards.reading import UIDS, load
+
+SECONDS, POINTS = 300.0, 150
+_UNIT_INCHES = (0.75, 0.33)
+"""Of Grafana's grid: 24 units are a page's width."""
+
+
+def frames_of(prometheus: Prometheus, panel: dict[str, Any], values: dict[str, str], now: float) -> list[Frame]:
+    """After the panel's transformations."""
+    frames: list[Frame] = []
+    tables = sum(target["format"] == "table" for target in panel["targets"])
+    for target in panel["targets"]:
+        expr = put_in(target["expr"], values, SECONDS)
+        answers = (
+            prometheus.instant(expr, now)
+            if target["instant"]
+            else prometheus.range(expr, now - SECONDS, now, SECONDS / POINTS)
+        )
+        if target["format"] == "table":
+            frames += table(answers, f"Value #{target['refId']}" if tables > 1 else "Value")
+        else:
+            frames += time_series(answers, target["legendFormat"])
+    return transformed(frames, panel["transformations"])
+
+
+def sheet(prometheus: Prometheus, uid: str, folder: Path, run: str | None) -> None:
+    values, now = chosen(prometheus, uid), time.time()
+    values |= {"run": run} if run and "|" not in values["run"] else {}
+    panels = load(uid)["panels"]
+    height = max(p["gridPos"]["y"] + p["gridPos"]["h"] for p in panels)
+    figure = plt.figure(figsize=(24 * _UNIT_INCHES[0], height * _UNIT_INCHES[1]))
+    for panel in panels:
+        at = panel["gridPos"]
+        left, top = at["x"] / 24 + 0.035, 1 - (at["y"] + at["h"] - 0.9) / height
+        box = (left, top, at["w"] / 24 - 0.045, (at["h"] - 2) / height)
+        if panel["type"] == "row":
+            figure.text(0.01, 1 - (at["y"] + 0.8) / height, panel["title"], weight="bold")
+        else:
+            draw(figure.add_axes(box), panel, frames_of(prometheus, panel, values, now))
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / f"{uid}.png", dpi=80)
+    plt.close(figure)
+
+
+def main(folder: str, address: str | None = None, run: str | None = None) -> None:
+    if address is None:
+        with tempfile.TemporaryDirectory() as scratch, scraped_trainings(Path(scratch)) as prometheus:
+            for uid in UIDS:
+                sheet(prometheus, uid, Path(folder), run)
+    else:
+        for uid in UIDS:
+            sheet(Prometheus(address), uid, Path(folder), run)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
