@@ -23,7 +23,9 @@ ABOVE_SHARE = 1e-3
 
 
 class _Zeros:
-    """Counts losses of exactly 0 that come at once after ordinary ones, without a gradient that would explain them."""
+    """Counts losses of exactly 0 that come at once after ordinary ones, without a gradient that would explain them: one
+    that was read in training and is finite, 0 too (a policy's, whose rewards are all alike), or one over 0 in a log.
+    """
 
     def __init__(self) -> None:
         self.since = 0
@@ -31,8 +33,8 @@ class _Zeros:
         self._first = 0.0
         self._before: deque[float] = deque(maxlen=3)
 
-    def read(self, step: int, loss: float, total_grad_sq: float) -> None:
-        if loss == 0 and not 0 < total_grad_sq < np.inf:
+    def read(self, step: int, loss: float, total_grad_sq: float, measured: bool) -> None:
+        if loss == 0 and not (measured or 0 < total_grad_sq < np.inf):
             self._count += 1
             self.since = step if self._count == 1 else self.since
         elif isfinite(loss):
@@ -71,12 +73,13 @@ class NonFinite:
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]: it judges the whole model."""
         skipped = self._skipped(snapshot)
-        self._zeros.read(snapshot.step, snapshot.scalar("loss"), snapshot.scalar("total_grad_sq"))
+        total = snapshot.scalar("total_grad_sq")
+        measured = isfinite(total) and snapshot["grad_sq"].size > 0
+        self._zeros.read(snapshot.step, snapshot.scalar("loss"), total, measured)
         if not isnan(skipped):
             self._skips = self._skips + 1 if skipped else 0
         if not self._skips:
             self._found = _not_finite(snapshot, self._found)
-            measured = snapshot["grad_sq"].size > 0 and isfinite(snapshot.scalar("total_grad_sq"))
             self._harmless = measured and set(self._found) == {"loss"}
         score = float(len(self._found)) or max(self._skips / (SKIPS + 1), float(self._zeros.hidden))
         if score < 1:

@@ -104,6 +104,13 @@ def test_zeros_with_a_finite_gradient_are_a_loss_of_zero() -> None:
     assert alerts_of(NonFinite(), make_series(series)) == []
 
 
+def test_a_policy_whose_rewards_are_all_alike_has_a_loss_and_a_gradient_of_zero() -> None:
+    """Where gradients were read in training, a loss of NaN would show in them."""
+    series = {"loss": [-0.3, 0.2, -0.1, 0, 0, 0], "total_grad_sq": [1, 1, 1, 0, 0, 0]}
+    assert told(alerts_of(NonFinite(), make_series(series))) == [(5, "critical")]  # a log: who knows what 0 stands for
+    assert alerts_of(NonFinite(), make_series({**series, "grad_sq": series["total_grad_sq"]})) == []
+
+
 def test_zeros_from_the_start_with_a_gradient_that_is_not_finite_are_critical() -> None:
     (alert,) = alerts_of(NonFinite(), make_series({"loss": [0, 0, 0], "total_grad_sq": [INF] * 3}))
     assert (alert.step, alert.since) == (1, 1)
