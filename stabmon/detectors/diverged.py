@@ -13,13 +13,13 @@ from stabmon.records import Finding, Snapshot
 
 class Diverged:
     """Critical where the lower quartile of the last 12 points is above the best level by 40 % of the run's progress;
-    a warning before step 200.
+    a warning before step 200, or where a run from scratch had made no progress to speak of.
 
     Progress is ln(first loss / best level). Score: the quartile's rise, in units of the rise that alerts.
     """
 
     name = "diverged"
-    needs: tuple[str, ...] = ("loss",)
+    needs: tuple[str, ...] = ("loss", "pretrained")
 
     def __init__(self) -> None:
         self._start()
@@ -29,6 +29,7 @@ class Diverged:
         self._steps: deque[int] = deque(maxlen=POINTS)
         self._score = 0.0
         self._since: int | None = None
+        self._pretrained = False
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]."""
@@ -37,6 +38,7 @@ class Diverged:
             if self._steps and snapshot.step < self._steps[-1]:
                 self._start()  # a restart: another run begins in the same log
             self._steps.append(snapshot.step)
+            self._pretrained |= snapshot.scalar("pretrained") > 0
             self._level.push(z, learn=self._score < 1)  # its own noise must not end an incident
             self._judge()
         return of_the_model(self._score, snapshot)
@@ -47,11 +49,14 @@ class Diverged:
         level, since = self._level, self._since
         best, now = exp(level.best), exp(level.recent.median)
         lost = (level.recent.median - level.best) / level.progress if level.progress > 0 else 1.0
+        share = f"{lost:.0%}" if lost < 1 else "all"
         early = self._steps[-1] < thresholds.EARLY_STEPS
+        if level.progress < thresholds.DIVERGED_PROGRESS and not self._pretrained:
+            return self._rises(since, now)
         return Finding(
             severity="warning" if early else "critical",
-            action=f"has diverged: the loss was at {best:.4g} and is at {now:.4g} since step {since}, "
-            f"{lost:.0%} of its progress lost. Go back to a checkpoint before step {since}; every further step is lost",
+            action=f"has diverged: the loss was at {best:.4g} and is at {now:.4g} since step {since}, {share} of its "
+            f"progress lost. Go back to a checkpoint before step {since}; every further step is lost",
             cause="Updates are too large for where the run is: the loss is back at a level that it had left, and "
             "stays there.",
             remedies=(
@@ -62,6 +67,27 @@ class Diverged:
             evidence={"best_loss": best, "loss_level": now, "first_loss": exp(level.first), "progress_lost": lost},
             ruled_out=(
                 f"a few bad batches (9 of the last 12 losses are {exp(level.recent.quantile(0.25)):.4g} or more)",
+            ),
+            since=since,
+        )
+
+    def _rises(self, since: int, now: float) -> Finding:
+        """Of a loss that never fell: there is nothing to go back for, and it may be one that is not meant to fall."""
+        first = exp(self._level.first)
+        return Finding(
+            severity="warning",
+            action=f"has a loss that rises: it began at {first:.4g} and is at {now:.4g} since step {since}. Stop it, "
+            "unless it need not fall, as in a GAN; nothing was learnt that further steps could build on",
+            cause="Updates are too large from the start, or the loss has the wrong sign; or two networks play against "
+            "each other.",
+            remedies=(
+                "Restart with a tenth of the learning rate, or with a warm-up.",
+                "Look at the sign of the loss, and whether inputs and targets belong together.",
+                "Of networks that play against each other: leave this detector out.",
+            ),
+            evidence={"first_loss": first, "best_loss": exp(self._level.best), "loss_level": now},
+            ruled_out=(
+                f"a few bad batches (9 of the last 12 losses are {exp(self._level.recent.quantile(0.25)):.4g} or more)",
             ),
             since=since,
         )

@@ -49,6 +49,15 @@ def test_before_step_200_only_a_doubled_loss_is_told_and_as_a_warning() -> None:
     assert said(np.where(t < 50, start, 7.0 * 2.4)) == [(60, "warning")]
 
 
+def test_a_loss_that_never_fell_and_rises_is_a_warning_unless_its_weights_had_learnt_before() -> None:
+    """A GAN's generator: from .44 up to .83 in 200 steps, and on."""
+    loss = np.interp(np.arange(300), [0, 10, 50, 100, 300], [0.445, 0.437, 0.72, 0.62, 1.1])
+    assert said(loss) == [(200, "warning")]
+    (alert,) = alerts_of(Diverged(), make_series({"loss": loss, "pretrained": np.ones(300)}))
+    assert (alert.severity, alert.step) == ("critical", 200)
+    assert "all of its progress lost" in alert.action
+
+
 def test_noise_of_any_size_is_silent() -> None:
     """A stationary loss whose points differ by a factor of e either way."""
     rng = np.random.default_rng(0)

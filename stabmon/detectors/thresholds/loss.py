@@ -11,6 +11,9 @@ DIVERGED_SHARE = 0.4
 """Of the progress ln(first loss / best level). Chosen; .4 of it is what a person calls lost."""
 DIVERGED_LEAST = 0.05
 """Chosen, for losses with little progress."""
+DIVERGED_PROGRESS = 0.1
+"""Under it nothing was learnt that could be lost, so no critical. Live: a GAN's generator loss falls by 1.6 %, and
+rises to x1.9. Chosen."""
 DIVERGED_NOISE = 4.0
 """Standard deviations of a point; the quartile of 12 points of pure noise is never there."""
 DIVERGED_EARLY = 0.69
