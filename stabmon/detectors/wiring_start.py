@@ -30,7 +30,7 @@ class Start:
 
     def _judge(self, snapshot: Snapshot) -> Finding | None:
         sites, n = snapshot.layout.sites_of("norm_input_msq"), snapshot["norm_input_msq"]
-        if not sites or np.isnan(n).all():
+        if not sites or not np.isfinite(n).all():
             return None
         scale = _scales(snapshot)
         low, high = thresholds.UNTRAINED_SCALE
