@@ -10,6 +10,9 @@ from stabmon.catalog import Array
 from stabmon.detectors import Detector, Informed
 from stabmon.records import SEVERITIES, Alert, Event, Finding, Severity, Site, Snapshot
 
+HIGHEST = 1e6
+"""Score that is told; JSON knows no Inf."""
+
 
 class Alarm:
     """Judges a detector's scores, so that a person hears of an incident once, of its change, and of its end.
@@ -49,6 +52,10 @@ class Alarm:
 
     def judge(self, snapshot: Snapshot) -> list[Alert]:
         """The alerts of this step: raised, changed in severity, or cleared; mostly none."""
+        with np.errstate(all="ignore"):  # a run that breaks holds anything; numpy's warnings are not for its log
+            return self._judge(snapshot)
+
+    def _judge(self, snapshot: Snapshot) -> list[Alert]:
         scores = self.detector.score(snapshot)
         if self.open is None and not self._above and not (scores.size and scores[scores.argmax()] >= 1):
             return []  # nearly every step
@@ -109,7 +116,7 @@ class Alarm:
             since=finding.since,
             site=site.name,
             layer=site.layer,
-            score=float(scores[worst]),
+            score=min(float(scores[worst]), HIGHEST),
             action=finding.action,
             cause=finding.cause,
             remedies=finding.remedies,

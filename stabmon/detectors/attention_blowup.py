@@ -125,13 +125,14 @@ class AttentionBlowup:
     def _action(self, site: int, since: int, growing: bool) -> str:
         logit, slower = self._layers.logit[site], words.slower(self._clock.rate or 0, 3)
         if not growing:
+            spacing = words.whole(bfloat16_step(logit))
             return (
-                f"has attention logits of {logit:.0f}: bfloat16 rounds them to {bfloat16_step(logit):.0f} nats. Limit "
-                "them (QK-norm or QK-Clip); such a layer looks at one key, and by chance at which"
+                f"has attention logits of {words.whole(logit)}: bfloat16 rounds them to {spacing} nats. Limit them "
+                "(QK-norm or QK-Clip); such a layer looks at one key, and by chance at which"
             )
         return (
             f"is losing its attention: logits grow as step^{self._layers.exponent[site]:.1f} since step {since}, to "
-            f"{logit:.0f} by now. Limit them (QK-Clip), or go back to before step {since} with {slower}; "
+            f"{words.whole(logit)} by now. Limit them (QK-Clip), or go back to before step {since} with {slower}; "
             f"{self._cost(site)}"
         )
 
@@ -194,7 +195,8 @@ class AttentionBlowup:
     def _ruled_out(self, site: int) -> tuple[str, ...]:
         layers = self._layers
         entropy, before = layers.entropy[site], layers.before[site]
-        stream = self._stream / self._then[1] if self._then else float("nan")
+        then = self._then[1] if self._then else 0.0
+        stream = self._stream / then if then > 0 else float("nan")
         return tuple(
             phrase
             for holds, phrase in (

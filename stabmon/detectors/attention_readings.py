@@ -9,12 +9,15 @@ from numpy.typing import NDArray
 
 from stabmon.detectors.blowup_readings import Clock
 from stabmon.detectors.forecast import Crossing, crossing
+from stabmon.detectors.level import beside
 from stabmon.detectors.slope import Floats
 from stabmon.detectors.thresholds import attention as thresholds
 from stabmon.detectors.trail import Trail
 from stabmon.records import Snapshot
 
 Mask = NDArray[np.bool_]
+
+_READ = ("attention_logit_max", "attention_entropy", "attention_entropy_min")
 
 
 class Sharpening:
@@ -43,9 +46,7 @@ class Sharpening:
         """A step at which attention was read, and the learning rate was not 0 all along."""
         logit, entropy, lowest = (
             np.where(np.isfinite(values), values.astype(np.float64), np.nan)
-            for values in map(
-                snapshot.__getitem__, ("attention_logit_max", "attention_entropy", "attention_entropy_min")
-            )
+            for values in (beside(snapshot, name, len(self.logit)) for name in _READ)
         )
         known = np.isfinite(logit)
         self.logit = np.where(known, logit, self.logit)

@@ -6,10 +6,13 @@ from the start on a step's few tokens, and trained networks may be sparse by cho
 
 from __future__ import annotations
 
+from math import isfinite
+
 import numpy as np
 
 from stabmon.catalog import Array
 from stabmon.detectors import words
+from stabmon.detectors.level import beside
 from stabmon.detectors.slope import Floats
 from stabmon.detectors.thresholds import units as thresholds
 from stabmon.records import BATCH_SIZE, Event, Finding, Snapshot
@@ -58,10 +61,10 @@ class DeadUnits:
     def _read(self, snapshot: Snapshot, dead: Floats) -> None:
         rate, share = snapshot.scalar("learning_rate"), snapshot.scalar("context_share")
         self._rate = rate if rate > 0 else self._rate
-        self._share = share
+        self._share = share if isfinite(share) else float("nan")
         if share < thresholds.ALIKE:
             return
-        lost = dead + snapshot["saturated_unit_share"]
+        lost = dead + beside(snapshot, "saturated_unit_share", len(dead))
         known = np.isfinite(lost)
         self._lost, self._dead = np.where(known, lost, self._lost), np.where(known, dead, self._dead)
         if len(self._first) < thresholds.READINGS:

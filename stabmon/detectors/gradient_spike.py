@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from math import inf, isfinite, log, nan
+from math import inf, isfinite, log
 
 import numpy as np
 
 from stabmon.catalog import Array
 from stabmon.detectors.gradient_finding import Kind, Spike, finding
 from stabmon.detectors.gradient_readings import Blocks, Growth, News, Total
+from stabmon.detectors.level import LearningRate
 from stabmon.detectors.thresholds import updates as thresholds
 from stabmon.records import BATCH_SIZE, RESUME, Event, Finding, Layout, Snapshot
 
@@ -40,7 +41,7 @@ class GradientSpike:
 
     def __init__(self) -> None:
         self._layout: Layout | None = None
-        self._rate = nan
+        self._rate = LearningRate()
 
     def _start(self, snapshot: Snapshot) -> None:
         self._layout = snapshot.layout
@@ -72,7 +73,7 @@ class GradientSpike:
     def explain(self, site: int) -> Finding:
         """Which stream, how high, and what speaks against other explanations."""
         assert self._open is not None, "asked without an alert"
-        return finding(self._open, self._news, isfinite(self._rate) and not self._muted)
+        return finding(self._open, self._news, isfinite(self._rate.now) and not self._muted)
 
     def _read(self, snapshot: Snapshot, x: float) -> None:
         self._step = snapshot.step
@@ -94,10 +95,8 @@ class GradientSpike:
         self._score = max(self._open.rise / self._open.size, 1.0) if self._open else 0.0
 
     def _read_rate(self, rate: float) -> None:
-        if rate > 0:
-            if abs(log(rate / self._rate)) > thresholds.CHANGE:
-                self._muted = thresholds.POINTS
-            self._rate = rate
+        if self._rate.jumps(rate, thresholds.CHANGE):
+            self._muted = thresholds.POINTS
 
     def _explode(self, x: float) -> None:
         growth = self._growth

@@ -27,6 +27,26 @@ def of_the_model(score: float, snapshot: Snapshot) -> Array:
     return np.array([score] * snapshot.layout.slots("loss").size, np.float32)
 
 
+def beside(snapshot: Snapshot, statistic: str, count: int) -> Array:
+    """A statistic of the same `count` sites as another one; NaN where the layout has it not, as in an older run log."""
+    values = snapshot[statistic]
+    return values if values.size == count else np.full(count, np.nan, np.float32)
+
+
+class LearningRate:
+    """The learning rate, and whether it is another one at once. What is not a rate (0, NaN, Inf) is not heard of."""
+
+    def __init__(self) -> None:
+        self.now = nan
+
+    def jumps(self, rate: float, least: float) -> bool:
+        """Whether it goes to `rate` by more than that, a difference of logarithms, either way."""
+        if not 0 < rate < inf:
+            return False
+        before, self.now = self.now, rate
+        return abs(log(rate) - log(before)) > least
+
+
 class Level:
     """Of z = ln loss. It knows what was pushed."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from math import exp, isfinite, log, sqrt
+from math import exp, isfinite, log, nan, sqrt
 
 import numpy as np
 
 from stabmon.catalog import Array
+from stabmon.detectors import words
 from stabmon.detectors.slope import Floats
 from stabmon.detectors.thresholds import logits as thresholds
 from stabmon.detectors.trail import Trail
@@ -33,7 +34,7 @@ class LogitDrift:
         """float32[1]."""
         square = snapshot.scalar("log_z_msq")
         if isfinite(square) and snapshot.step > 0:
-            rest = [snapshot.scalar(name) for name in self.needs[1:]]
+            rest = [value if isfinite(value := snapshot.scalar(name)) else nan for name in self.needs[1:]]
             self._trail.add(log(snapshot.step), np.array([sqrt(max(square, 0.0)), *rest]))
             before = self._score
             self._score = self._judge() if snapshot.step >= thresholds.FIRST_STEP else 0.0
@@ -55,13 +56,15 @@ class LogitDrift:
     def explain(self, site: int) -> Finding:
         """How large log Z is, how fast it grows, and whether all logits move together."""
         first, last = self._trail.values[0], self._trail.last
+        before, now, least, most = map(words.whole, (first[0], last[0], first[2], last[2]))
         step = 2.0 ** np.floor(np.log2(last[0]) - 7)
         moved, mean = last[1] - first[1], last[3] - first[3]
+        largest = f" (the largest from {least} to {most})" if isfinite(first[2] + last[2]) else ""
         together = isfinite(mean) and abs(mean) > thresholds.TOGETHER * abs(moved) and mean * moved > 0
         how = (
             f"All logits move together (their mean by {mean:+.0f}): the softmax does not see it"
             if together
-            else f"The logits spread (the largest from {first[2]:.0f} to {last[2]:.0f}): the head grows"
+            else f"The logits spread{largest}: the head grows"
         )
         values = {
             "log_z_rms": last[0],
@@ -75,10 +78,10 @@ class LogitDrift:
         ruled_out = f"{other}: mean logit {first[3]:.1f} -> {last[3]:.1f}, log Z {first[1]:.1f} -> {last[1]:.1f}"
         return Finding(
             severity="warning",
-            action=f"has output logits that drift: |log Z| grew from {first[0]:.0f} to {last[0]:.0f} nats since step "
+            action=f"has output logits that drift: |log Z| grew from {before} to {now} nats since step "
             f"{self._since}. Add a z-loss; nothing is lost in float32 yet, in bfloat16 the loss is off by up to "
             f"{step / 2:.2g} nats",
-            cause=f"{how}. At {last[0]:.0f} neighbouring bfloat16 numbers are {step:.2g} nats apart.",
+            cause=f"{how}. At {now} neighbouring bfloat16 numbers are {step:.2g} nats apart.",
             remedies=(
                 "Add 1e-4 log^2 Z to the loss (z-loss, PaLM), from here on.",
                 "Compute the logits and the loss in float32.",
@@ -86,7 +89,7 @@ class LogitDrift:
             ),
             evidence={name: float(value) for name, value in values.items() if isfinite(value)},
             since=self._since,
-            ruled_out=(ruled_out,) if isfinite(mean) else (),
+            ruled_out=(ruled_out,) if isfinite(mean + moved) else (),
         )
 
 

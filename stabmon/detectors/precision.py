@@ -10,6 +10,7 @@ import numpy as np
 
 from stabmon.catalog import FLOOR_SQ, Array
 from stabmon.detectors.headroom import Headroom
+from stabmon.detectors.level import beside
 from stabmon.detectors.thresholds import precision as thresholds
 from stabmon.records import Finding, Severity, Site, Snapshot
 
@@ -89,6 +90,7 @@ class Precision:
         shares = snapshot["swamped_share"]
         if snapshot.step < thresholds.SWAMPED_STEP or not np.isfinite(shares).any():
             return
+        shares = np.where(np.isfinite(shares), shares, np.nan)
         worst = int(np.nanargmax(shares))
         site = snapshot.layout.sites_of("swamped_share")[worst]
         ratios = snapshot["branch_ratio"]
@@ -97,15 +99,17 @@ class Precision:
 
     def _read_updates(self, snapshot: Snapshot) -> None:
         lost = snapshot["lost_update_sq"].astype(np.float64)
-        if not np.isfinite(lost).any():
+        if np.isnan(lost).all():
             return
-        known = np.isfinite(lost) & (snapshot["intended_update_sq"] > FLOOR_SQ)
+        intended, moved = (
+            beside(snapshot, name, len(lost)).astype(np.float64) for name in ("intended_update_sq", "update_sq")
+        )
+        known = (lost >= 0) & (moved >= 0) & (intended > FLOOR_SQ) & np.isfinite(lost + moved + intended)
         if not known.any():
             return
-        intended = float(snapshot["intended_update_sq"][known].sum(dtype=np.float64))
-        self._moved = (float(snapshot["update_sq"][known].sum(dtype=np.float64)) / intended) ** 0.5
-        share = (float(lost[known].sum()) / intended) ** 0.5
-        ratios = np.where(known, snapshot["lost_update_ratio"], -np.inf)
+        self._moved = float(np.sqrt(moved[known].sum() / intended[known].sum()))
+        share = float(np.sqrt(lost[known].sum() / intended[known].sum()))
+        ratios = np.where(known, lost / np.maximum(intended, FLOOR_SQ), -np.inf)
         site = snapshot.layout.sites_of("lost_update_sq")[int(np.argmax(ratios))]
         # Stochastic rounding loses as much in norm, and nothing on average: there the weights move further than meant.
         self._lost.read(snapshot.step, share if self._moved < thresholds.SHRUNK else 0.0, site)

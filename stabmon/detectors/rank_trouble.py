@@ -7,6 +7,8 @@ hand); those that were equal, or that get equal gradients, are copies.
 
 from __future__ import annotations
 
+from math import inf, isfinite
+
 import numpy as np
 
 from stabmon.catalog import Array
@@ -54,7 +56,7 @@ class RankTrouble:
         self._copies.read(snapshot)
         self._losses.read(snapshot)
         heard, lost = snapshot.scalar("ranks_read"), snapshot.scalar("ranks_lost")
-        if not (heard + lost < np.inf):
+        if not (0 <= heard < inf and 0 <= lost < inf):
             return
         self._heard, self._lost = int(heard), int(lost)
         if not self._lost_readings:
@@ -72,6 +74,12 @@ class RankTrouble:
         copies, since = self._copies, self._copies.since
         worst, blocks = copies.worst, int(copies.apart.sum())
         gradients = float(copies.grad_spread[worst])
+        values = {
+            "rank_weight_spread": float(copies.spread[worst]),
+            "rank_grad_spread": gradients,
+            "blocks_apart": float(blocks),
+            "ranks_read": float(self._heard),
+        }
         if not copies.sure:
             told = f"has other weights on every rank, in all {blocks} blocks, since its start, and averages nothing"
         else:
@@ -83,12 +91,7 @@ class RankTrouble:
             "lost",
             cause=_cause(gradients),
             remedies=_SYNCHRONISE if not gradients <= thresholds.EQUAL else _RELOAD,
-            evidence={
-                "rank_weight_spread": float(copies.spread[worst]),
-                **({} if np.isnan(gradients) else {"rank_grad_spread": gradients}),
-                "blocks_apart": float(blocks),
-                "ranks_read": float(self._heard),
-            },
+            evidence={name: value for name, value in values.items() if isfinite(value)},
             since=since,
             site=copies.sites[worst],
             ruled_out=_ruled_out(copies, gradients),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from math import log, nan
 
+from stabmon.detectors.level import LearningRate
 from stabmon.detectors.spike_readings import Quick, Slow
 from stabmon.detectors.thresholds import loss as thresholds
 
@@ -32,8 +32,7 @@ class Rises:
 
     def __init__(self, slowly: bool = True) -> None:
         self._slowly = slowly
-        self.rate = nan
-        """The learning rate, as it was last read."""
+        self._rate = LearningRate()
         self._start()
 
     def _start(self) -> None:
@@ -45,6 +44,11 @@ class Rises:
 
     def _learn_afresh(self) -> None:
         self._slow, self._quick = Slow() if self._slowly else None, Quick()
+
+    @property
+    def rate(self) -> float:
+        """The learning rate, as it was last read."""
+        return self._rate.now
 
     def change(self) -> None:
         """Another level or noise is no news from here on."""
@@ -59,10 +63,8 @@ class Rises:
             self._start()  # a restart: another run begins in the same log
         self._step = step
         self._steps.append(step)
-        if rate > 0:
-            if abs(log(rate / self.rate)) > thresholds.CHANGE:
-                self.change()
-            self.rate = rate
+        if self._rate.jumps(rate, thresholds.CHANGE):
+            self.change()
         return self._judge_open(self.open, z, keep) if self.open else self._judge(z)
 
     def _judge_open(self, rise: Rise, z: float, keep: bool) -> float:

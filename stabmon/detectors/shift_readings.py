@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from math import isfinite, log, nan, sqrt
+from math import isfinite, nan, sqrt
 from statistics import median
 
 import numpy as np
 
 from stabmon.catalog.statistic import FLOOR_SQ
+from stabmon.detectors.level import LearningRate
 from stabmon.detectors.thresholds import shift as thresholds
 from stabmon.detectors.window import Window
 from stabmon.records import Snapshot
@@ -72,8 +73,8 @@ class Updates:
         if isfinite(kl):
             self.kl, self._read = kl, step
             self._odd = step if kl > thresholds.KL else self._odd
-        if squares.size and isfinite(squares[0]):
-            length = sqrt(max(float(squares.sum(dtype=np.float64)), FLOOR_SQ))
+        if squares.size and isfinite(square := float(squares.sum(dtype=np.float64))):
+            length = sqrt(max(square, FLOOR_SQ))
             self.length = length / self._lengths.median if len(self._lengths) else 1.0
             self._lengths.push(length)
             self._odd = step if self.length > thresholds.LONGER else self._odd
@@ -87,15 +88,12 @@ class Rate:
     """The learning rate: whether it was changed at once, so that a rise is no news."""
 
     def __init__(self) -> None:
-        self._rate = nan
+        self._rate = LearningRate()
         self._jumped = -thresholds.MEMORY
 
     def read(self, snapshot: Snapshot) -> None:
-        rate = snapshot.scalar("learning_rate")
-        if rate > 0:
-            if abs(log(rate / self._rate)) > thresholds.JUMP:
-                self._jumped = snapshot.step
-            self._rate = rate
+        if self._rate.jumps(snapshot.scalar("learning_rate"), thresholds.JUMP):
+            self._jumped = snapshot.step
 
     def jumped(self, step: int) -> bool:
         """Within the last 64 steps."""

@@ -13,12 +13,13 @@ Indices = NDArray[np.intp]
 
 def theil_sen(x: Floats, y: Floats) -> Floats:
     """Slope of each column of y, float[readings, sites], over x, float[readings]: the median of the slopes of
-    all pairs of readings (Sen 1968). NaN readings are left out; NaN where fewer than two are left. Takes two
-    readings or more.
+    all pairs of readings at two places (Sen 1968). NaN readings are left out; NaN where fewer than two are left. Takes
+    two readings or more.
     """
     first, second = _pairs(len(x))
     columns = y.T
-    slopes = (columns[:, second] - columns[:, first]) / (x[second] - x[first])
+    apart = x[second] - x[first]
+    slopes = (columns[:, second] - columns[:, first]) / np.where(apart == 0, np.nan, apart)
     gaps = np.isnan(slopes)
     if not gaps.any():  # numpy's median takes three times as long, its nanmedian thirty times
         half = slopes.shape[1] // 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from math import exp, log
+from math import exp, inf, log
 from statistics import median
 
 import numpy as np
@@ -182,14 +182,14 @@ class Rate:
     def read(self, snapshot: Snapshot) -> bool:
         """Whether it is cut in this step."""
         rate = snapshot.scalar("learning_rate")
-        if not np.isfinite(rate):
-            return False
+        if not 0 < rate < inf:
+            return False  # 0 is the end of a schedule, from which nothing is to be waited for
         before, self._last = self._last, rate
         if not rate < before / thresholds.CUT:
             self.top = rate if not self.top >= rate else self.top
             return False
         # A slower run also turns slower: what it is worth waiting grows as the rate shrinks.
         self.cut_at = snapshot.step
-        self.cut_until = snapshot.step + round(thresholds.CUT_STEPS * before / max(rate, SHARE_FLOOR))
+        self.cut_until = snapshot.step + round(thresholds.CUT_STEPS * before / rate)
         self.top = rate
         return True

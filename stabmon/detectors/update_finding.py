@@ -70,7 +70,7 @@ def finding(shock: Shock, updates: Updates) -> Finding:
         action=_action(shock, updates),
         cause=_cause(shock),
         remedies=_remedies(shock),
-        evidence={name: value for name, value in numbers.items() if value == value},
+        evidence={name: value for name, value in numbers.items() if isfinite(value)},
         since=shock.since,
         ruled_out=_ruled_out(shock),
     )
@@ -80,16 +80,18 @@ def _action(shock: Shock, updates: Updates) -> str:
     reading, slower = shock.reading, shock.slower
     match shock.verdict:
         case "overshot":
+            rise = f"by {reading.actual:.2g}" if isfinite(reading.actual) else "beyond all bounds"
             return (
-                f"has overshot: the update of step {shock.since} raised the probe's loss by {reading.actual:.2g} where "
+                f"has overshot: the update of step {shock.since} raised the probe's loss {rise} where "
                 f"its gradient promised a fall. Go back to before step {shock.since} and on with {slower}; each more "
                 "such step undoes dozens"
             )
         case "shock":
-            times = f"{reading.size / shock.usual:.0f} times what updates do here" if shock.usual > 0 else "far more"
+            times = f"{words.whole(reading.size / shock.usual)} times what updates do here"
+            far = f"by {reading.size:.2g} nats, {times}" if isfinite(reading.size) else "beyond all bounds"
             return (
-                f"has taken a step that is too large: the update of step {shock.since} moved its predictions by "
-                f"{reading.size:.2g} nats, {times}. Keep the last checkpoint from before it; if it was not meant, go "
+                f"has taken a step that is too large: the update of step {shock.since} moved its predictions {far}. "
+                f"Keep the last checkpoint from before it; if it was not meant, go "
                 f"on with {slower} before the loss follows"
             )
         case "overshoots":
@@ -99,14 +101,20 @@ def _action(shock: Shock, updates: Updates) -> str:
             )
         case "edge":
             return (
-                f"is at the edge of stability since step {shock.since}: updates keep {updates.trust:.2g} of what their "
-                "gradients promise. Nothing to do while the loss falls; do not raise the learning rate"
+                f"is at the edge of stability since step {shock.since}: {_kept(updates.trust)}. Nothing to "
+                "do while the loss falls; do not raise the learning rate"
             )
         case "first":
             return (
                 f"has changed its output by {reading.change:.2g} of itself in update {shock.since}. Restart with a "
                 "warm-up: with Post-LN such a start mostly stalls, for hundreds of steps or for good"
             )
+
+
+def _kept(trust: float) -> str:
+    if trust > 0:
+        return f"updates keep {trust:.2g} of what their gradients promise"
+    return "updates raise the probe's loss where their gradients promise a fall"
 
 
 def _cause(shock: Shock) -> str:

@@ -6,7 +6,7 @@ How far the output moved (KL, nats) is steady; so that comes first, and the loss
 
 from __future__ import annotations
 
-from math import nan
+from math import inf, nan
 
 import numpy as np
 
@@ -72,6 +72,7 @@ class UpdateShock:
         verdict = self._verdict(reading, shock, snapshot)
         self._score = max(reading.size / limit, 1.0) if verdict else 0.0
         rate = snapshot.scalar("learning_rate")
+        rate = rate if 0 < rate < inf else nan
         if verdict is None:
             self._found = None
         else:
