@@ -10,6 +10,8 @@ RECENT_SECONDS = 120.0
 """Whoever has scraped within this long is expected again."""
 LONGEST_SECONDS = 35.0
 """Twice Prometheus' usual 15 s, and some."""
+HURRIED_SECONDS = 20.0
+"""As long as one can wait who is killed half a minute after SIGTERM, as Kubernetes and SLURM do."""
 ENOUGH = 2
 """Scrapes after the end: one may be lost."""
 
@@ -31,11 +33,12 @@ class Scrapes:
             self._came.notify_all()
         return self._metrics()
 
-    def outlast(self, seconds: float | None, scrapes: int = ENOUGH) -> None:
-        """Waits that long; None: until so many more have come, 35 s at most, and not where nobody scrapes."""
+    def outlast(self, seconds: float | None, scrapes: int = ENOUGH, longest: float | None = None) -> None:
+        """Waits that long; None: until so many more have come, 35 s or `longest` at most, and not where nobody
+        scrapes."""
         with self._came:
             if seconds is not None:
                 self._came.wait_for(lambda: False, seconds)
             elif self._clock() - self._last <= RECENT_SECONDS:
                 enough = self._count + scrapes
-                self._came.wait_for(lambda: self._count >= enough, LONGEST_SECONDS)
+                self._came.wait_for(lambda: self._count >= enough, longest or LONGEST_SECONDS)

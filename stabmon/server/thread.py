@@ -19,7 +19,7 @@ from stabmon.records import RunState
 from stabmon.runlog import in_folder
 from stabmon.server.discovery import write_target
 from stabmon.server.port import bind
-from stabmon.server.scrapes import Scrapes
+from stabmon.server.scrapes import HURRIED_SECONDS, Scrapes
 from stabmon.server.tls import check_pair
 from stabmon.server.token import beyond_this_machine, token_in
 from stabmon.settings import Settings
@@ -114,12 +114,12 @@ class Server:
     def linger(self, state: RunState, seconds: float | None) -> None:
         """Goes on for that long; None: until two more scrapes have come, 35 s at most, if any came lately.
 
-        One scrape does where the machine is about to be taken back: unseen, the end would look like a crash and wake
-        somebody. Whoever stopped the run waits for nothing.
+        One scrape does where the machine is about to be taken back, 20 s at most: unseen, the end would look like a
+        crash and wake somebody. Whoever stopped the run waits for nothing.
         """
-        if state == "preempted":
-            self._scrapes.outlast(None, 1)
-        elif state != "stopped":
+        if state == "preempted" and seconds != 0:
+            self._scrapes.outlast(None, 1, HURRIED_SECONDS)
+        elif state in ("finished", "failed"):
             self._scrapes.outlast(seconds)
 
     def stop(self) -> None:
