@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,9 @@ class Summary:
             return None
         if server:
             _log.info("stabmon: metrics of rank %d: %s/metrics", run.rank, server.url)
-            if settings.log and (folder := settings.folder or Path("stabmon-runs")).is_dir():
+            if settings.log:
+                folder = settings.folder or Path("stabmon-runs")
+                with suppress(OSError):  # rank 0 may be about to make it
+                    folder.mkdir(parents=True, exist_ok=True)
                 server.announce(folder, run.name, run.rank)
         return server
