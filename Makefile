@@ -8,6 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 TAPS := tests/taps
 DETECTION := tests/bench/detection
 BROWSER := tests/browser
+STACK := tests/stack
 DISTRIBUTED := tests/distributed tests/test_ddp.py tests/huggingface/test_two_ranks.py
 TRAINING := $(wildcard tests/bench tests/demo tests/huggingface $(addprefix tests/test_,$(addsuffix .py,examples frameworks gentle_edges huggingface lightning lightning_loggers lightning_on_alert monitor reaction)))
 
@@ -15,12 +16,15 @@ TRAINING := $(wildcard tests/bench tests/demo tests/huggingface $(addprefix test
 export OMP_NUM_THREADS ?= 1
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check format test-unit test-taps test-training test-detection test-distributed test-browser clean
+.PHONY: demo stack test check format test-unit test-taps test-training test-detection test-distributed test-browser test-stack clean
 
 demo: .venv/ready
 	@$(BIN)/stabmon demo $(ARGS)
 
-test: check test-unit test-taps test-training test-detection test-distributed test-browser
+stack: .venv/ready-to-test
+	@$(BIN)/python -m tests.stack.show
+
+test: check test-unit test-taps test-training test-detection test-distributed test-browser test-stack
 
 check: .venv/ready-to-test
 	@$(BIN)/ruff format --check .
@@ -32,7 +36,7 @@ format: .venv/ready-to-test
 	@$(BIN)/ruff check --fix .
 
 test-unit: .venv/ready-to-test
-	@$(PYTEST) tests $(addprefix --ignore=,$(TAPS) $(TRAINING) $(DISTRIBUTED) $(BROWSER)) $(ARGS)
+	@$(PYTEST) tests $(addprefix --ignore=,$(TAPS) $(TRAINING) $(DISTRIBUTED) $(BROWSER) $(STACK)) $(ARGS)
 
 test-taps: .venv/ready-to-test
 	@$(PYTEST) $(TAPS) $(ARGS)
@@ -48,6 +52,9 @@ test-distributed: .venv/ready-to-test
 
 test-browser: .venv/ready-to-test
 	@$(PYTEST) $(BROWSER) $(ARGS)
+
+test-stack: .venv/ready-to-test
+	@$(PYTEST) $(STACK) $(ARGS)
 
 clean:
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

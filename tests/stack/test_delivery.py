@@ -70,6 +70,7 @@ def test_a_critical_alert_arrives_with_its_words_and_links_and_then_its_end(tmp_
         sent.send(alert("StabmonNonfinite", over=True, run="r1"))
         over = sent.attachment("Over, or the run has ended")
         assert over["title"] == "Over, or the run has ended: r1: StabmonNonfinite"
+        assert over["text"].strip() == "*over* r1: StabmonNonfinite"
         assert over["color"] == "good"
 
 
@@ -83,6 +84,21 @@ def test_warnings_of_all_runs_are_one_message_that_shows_five(tmp_path: Path) ->
         assert told["text"].endswith("\n\n55 more are not shown.")
         assert len(told["text"]) < 600
         assert len(sent.slack.messages) == 1
+
+
+def test_what_is_over_is_a_line_below_what_is_not(tmp_path: Path) -> None:
+    with pager(tmp_path) as sent:
+        old, new = (alert("StabmonCriticalAlert", run="r1", detector=name) for name in ("exploded", "spike"))
+        sent.send(old)
+        sent.attachment("exploded")
+        sent.send({**old, "endsAt": datetime.now(UTC).isoformat()}, new)
+        told = sent.attachment("spike")
+        assert told["title"] == "critical: r1: StabmonCriticalAlert spike"
+        assert told["text"].split("\n") == [
+            "*critical* r1: StabmonCriticalAlert spike",
+            "What StabmonCriticalAlert says.",
+            "*over* r1: StabmonCriticalAlert exploded",
+        ]
 
 
 def test_what_a_cause_explains_is_not_told_and_other_runs_are(tmp_path: Path) -> None:
