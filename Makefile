@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 TAPS := tests/taps
 DETECTION := tests/bench/detection
 BROWSER := tests/browser
-STACK := tests/stack
+STACK := tests/stack tests/dashboards/test_live.py
 DISTRIBUTED := tests/distributed tests/test_ddp.py tests/huggingface/test_two_ranks.py
 TRAINING := $(wildcard tests/bench tests/demo tests/huggingface $(addprefix tests/test_,$(addsuffix .py,examples frameworks gentle_edges huggingface lightning lightning_loggers lightning_on_alert monitor reaction)))
 
@@ -16,7 +16,7 @@ TRAINING := $(wildcard tests/bench tests/demo tests/huggingface $(addprefix test
 export OMP_NUM_THREADS ?= 1
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo stack test check format test-unit test-taps test-training test-detection test-distributed test-browser test-stack clean
+.PHONY: demo stack test check format test-unit test-taps test-training test-detection test-distributed test-browser test-stack dashboards-sheet clean
 
 demo: .venv/ready
 	@$(BIN)/stabmon demo $(ARGS)
@@ -55,6 +55,10 @@ test-browser: .venv/ready-to-test
 
 test-stack: .venv/ready-to-test
 	@$(PYTEST) $(STACK) $(ARGS)
+
+# Every panel of the dashboards with what it is given, as pictures: needs the program prometheus.
+dashboards-sheet: .venv/ready-to-test
+	@$(BIN)/python -m tests.dashboards.sheet dashboards-sheet $(ARGS)
 
 clean:
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

@@ -70,11 +70,15 @@ def scraped_trainings(folder: Path) -> Iterator[Prometheus]:
 
 
 def _seen_enough(prometheus: Prometheus) -> bool:
-    """Each training was scraped often enough, the stall was told of, and a rule fires for it."""
+    """Each training was scraped often enough and evaluated, the stall was told of, and a rule fires for it."""
+    wanted = (
+        f"min(count_over_time(stabmon_step[10m])) >= {ENOUGH}",
+        "count(stabmon_eval_loss) == 2",
+        f'stabmon_alert_active{{run="{STALLED}", severity=~"warning|critical"}} == 1',
+        f'ALERTS{{alertstate="firing", alertname=~"Stabmon.+Alerts?", run="{STALLED}"}}',
+    )
     now = time.time()
-    scrapes = prometheus.instant("min(count_over_time(stabmon_step[10m]))", now)
-    firing = prometheus.instant('ALERTS{alertstate="firing", alertname=~"Stabmon.+"}', now)
-    return bool(firing) and bool(scrapes) and float(scrapes[0]["value"][1]) >= ENOUGH
+    return all(prometheus.instant(expr, now) for expr in wanted)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 
@@ -17,31 +16,12 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 from tests.dashboards.drawing import draw
-from tests.dashboards.frames import Frame, table, time_series, transformed
-from tests.dashboards.live import Prometheus, chosen, put_in, scraped_trainings
+from tests.dashboards.given import frames_of
+from tests.dashboards.live import Prometheus, chosen, scraped_trainings
 from tests.dashboards.reading import UIDS, load
 
-SECONDS, POINTS = 300.0, 150
 _UNIT_INCHES = (0.75, 0.33)
 """Of Grafana's grid: 24 units are a page's width."""
-
-
-def frames_of(prometheus: Prometheus, panel: dict[str, Any], values: dict[str, str], now: float) -> list[Frame]:
-    """After the panel's transformations."""
-    frames: list[Frame] = []
-    tables = sum(target["format"] == "table" for target in panel["targets"])
-    for target in panel["targets"]:
-        expr = put_in(target["expr"], values, SECONDS)
-        answers = (
-            prometheus.instant(expr, now)
-            if target["instant"]
-            else prometheus.range(expr, now - SECONDS, now, SECONDS / POINTS)
-        )
-        if target["format"] == "table":
-            frames += table(answers, f"Value #{target['refId']}" if tables > 1 else "Value")
-        else:
-            frames += time_series(answers, target["legendFormat"])
-    return transformed(frames, panel["transformations"])
 
 
 def sheet(prometheus: Prometheus, uid: str, folder: Path, run: str | None) -> None:

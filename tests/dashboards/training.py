@@ -62,24 +62,20 @@ class Block(nn.Module):
         self.pre = pre
         self.ln_1, self.ln_2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.attention = Attention()
-        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU(), nn.Linear(4 * WIDTH, WIDTH))
-        self.mixture = Mixture() if mixture else None
+        dense = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU(), nn.Linear(4 * WIDTH, WIDTH))
+        self.mlp = Mixture() if mixture else dense
 
     def forward(self, x: Tensor) -> Tensor:
         if self.pre:
             x = x + self.attention(self.ln_1(x))
-            return x + self._wide(self.ln_2(x))
+            return x + self.mlp(self.ln_2(x))
         x = self.ln_1(x + self.attention(x))
-        out: Tensor = self.ln_2(x + self._wide(x))
+        out: Tensor = self.ln_2(x + self.mlp(x))
         return out
-
-    def _wide(self, x: Tensor) -> Tensor:
-        out: Tensor = self.mlp(x)
-        return out if self.mixture is None else out + self.mixture(x)
 
 
 class Network(nn.Module):
-    """Token ids [B, T] -> logits [B, T, V]; every fourth block has experts beside its feed-forward part."""
+    """Token ids [B, T] -> logits [B, T, V]; every fourth block is a mixture of experts."""
 
     def __init__(self, pre: bool) -> None:
         super().__init__()
@@ -139,7 +135,7 @@ def train(folder: Path, run: str, rank: int, world: int) -> None:
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-            if step % 20 == 19:
+            if step % 10 == 9:
                 monitor.evaluated(loss.item())
             monitor.step(loss, targets=targets)
             if _agreed((folder / "stop").exists() or time.monotonic() > until, world):
