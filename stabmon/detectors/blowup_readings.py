@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from math import log
+from math import isfinite, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,7 @@ class Clock:
 
     def tick(self, snapshot: Snapshot) -> None:
         rate = snapshot.scalar("learning_rate")
-        if np.isfinite(rate):
+        if isfinite(rate):
             self._read(rate)
         elif not snapshot["learning_rate"].size:
             self.pace = 1.0  # nobody gives one: plain steps
@@ -180,13 +180,13 @@ class Shocks:
         if np.isnan(change) and np.isnan(snapshot.scalar("actual_loss_change")):
             return  # nearly every step
         trust = snapshot.scalar("trust_ratio")
-        if np.isfinite(change):
+        if isfinite(change):
             self.latest["output_change_kl"] = change
             if change > 0:
                 self._trail.append((snapshot.step, log(change)))
             if change > thresholds.SHOCK:
                 self.overshot = snapshot.step
-        if np.isfinite(trust):
+        if isfinite(trust):
             self.latest["trust_ratio"] = trust
             if trust < thresholds.TRUST:
                 self._low.append(snapshot.step)

@@ -6,7 +6,7 @@ on the position. It also falls where there is nothing to learn from context, and
 
 from __future__ import annotations
 
-from math import log
+from math import isfinite, log
 
 import numpy as np
 
@@ -84,13 +84,13 @@ class ContextStall:
             self._probed.restart()
         self._task.read(snapshot)
         self._depth.read(snapshot)
-        if np.isfinite(trained):
+        if isfinite(trained):
             self._trained.add(snapshot.step, trained)
-        if np.isfinite(probed):
+        if isfinite(probed):
             self._probed.add(snapshot.step, probed)
-        if np.isfinite(trained) and np.isfinite(probed):
+        if isfinite(trained) and isfinite(probed):
             self._floored = trained > thresholds.COLLAPSED and probed < thresholds.FLOORED * trained
-        read = bool(np.isfinite(probed if self._floored else trained))
+        read = isfinite(probed if self._floored else trained)
         if read:
             self._step = snapshot.step
         return read
@@ -123,7 +123,7 @@ class ContextStall:
     def _decide(self, since: int) -> Verdict | None:
         """Of a share that has collapsed since that step."""
         old = self._verdict
-        known = np.isfinite(self._task.gap)
+        known = isfinite(self._task.gap)
         if old == "lost" and known:
             return old
         if self._rising.since is not None:

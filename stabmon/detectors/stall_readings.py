@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from math import exp, inf, log
+from math import exp, inf, isfinite, log
 from statistics import median
 
 import numpy as np
@@ -85,18 +85,18 @@ class Task:
 
     def read(self, snapshot: Snapshot) -> None:
         now = {name: snapshot.scalar(name) for name in ("loss", "unigram_loss", "bigram_loss")}
-        self.losses |= {name: value for name, value in now.items() if np.isfinite(value)}
+        self.losses |= {name: value for name, value in now.items() if isfinite(value)}
         loss, unigram, bigram = now.values()
         self._pretrained |= snapshot.scalar("pretrained") > 0
-        if np.isfinite(loss) and self._first is None:
+        if isfinite(loss) and self._first is None:
             self._first = loss
-        if np.isfinite(loss) and np.isfinite(unigram):
+        if isfinite(loss) and isfinite(unigram):
             self._excess.append(loss - unigram)
             if len(self._excess) == thresholds.SMOOTHED:
                 self._best = min(self._best, self.excess)
-        if np.isfinite(unigram):
+        if isfinite(unigram):
             self._gap.append(unigram - bigram)
-            self._paired |= bool(np.isfinite(bigram))
+            self._paired |= isfinite(bigram)
 
     @property
     def excess(self) -> float:

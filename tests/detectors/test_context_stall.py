@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 from stabmon.detectors.alarm import Alarm
 from stabmon.detectors.context_stall import ContextStall
+from stabmon.detectors.stall_readings import Rate
 from stabmon.records import Alert, Snapshot
 from tests.detectors.series import alerts_of, make_series, told
 
@@ -330,3 +331,11 @@ def test_readings_every_tenth_step_are_enough() -> None:
     share = along({1: 0.5, 200: 0.5, 220: 5e-8, 1000: 1e-8}, 1000)
     sparse: list[Alert] = alerts_of(ContextStall(), a_run(share)[9::10])
     assert told(sparse) == [(230, "warning"), (260, "critical")]
+
+
+def test_the_end_of_a_schedule_is_no_cut_that_is_worth_waiting_for() -> None:
+    """A learning rate of 0, or one that is not finite, sets no step until which to wait."""
+    rate = Rate()
+    for step, snapshot in enumerate(make_series({"learning_rate": [1e-3, 1e-3, 0.0, np.inf, 0.0]}), 1):
+        assert not rate.read(snapshot), step
+    assert (rate.top, rate.cut_until) == (pytest.approx(1e-3), 0)
