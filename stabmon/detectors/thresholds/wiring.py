@@ -61,6 +61,8 @@ models of characters (16,000 tokens a step), quoted from memory, are at .8 after
 LEAK_SHARE = 0.3
 """The same within 1,000 steps: .5 is reached by then. Chosen."""
 LEAK_READINGS = 9
+LEARNABLE = 0.1
+"""Nats that the left neighbour is worth: else the targets are no sequence (classes), or a copying task."""
 BATCHES = 256
 BATCHES_KNOWN = 6
 BATCH_ALIKE = 0.05
@@ -69,5 +71,3 @@ the last 256 had: the same batches again. Live: six of nine are within 3 % for 1
 to 20 % where all are new; a leak that chance takes for such batches is told a step later."""
 BATCH_CHANGE = 1e-3
 """Nats: the usual change is no smaller. Of one batch from the start it is what the counts still learn. Chosen."""
-LEARNABLE = 0.1
-"""Nats that the left neighbour is worth: else the targets are no sequence (classes), or a copying task."""
