@@ -32,7 +32,7 @@ STATES = {"running": GREEN, "finished": BLUE, "failed": RED, "stopped": GREY, "p
 BAD: Json = {"thresholds": steps((None, GREEN), (1, RED)), "color": {"mode": "thresholds"}}
 """Of a number that is to be 0."""
 ODD: Json = {"thresholds": steps((None, GREEN), (1, ORANGE)), "color": {"mode": "thresholds"}}
-UNREAD: Json = {"noValue": "not read at this level"}
+UNREAD: Json = {"noValue": "not read in this run"}
 ONE_RANK: Json = {"noValue": "one rank"}
 WHOLE: Json = {"min": 0, "decimals": 0}
 

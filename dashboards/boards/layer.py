@@ -14,8 +14,8 @@ _LAYERS = 'label_values(stabmon_layer_info{job=~"$job", run="$run", layer!=""}, 
 _LAYER = variable("layer", "Layer", "In forward order, from 000.", _LAYERS)
 _HEADLINES = ("norm_input_msq", "grad_norm", "output_change_ratio", "update_ratio")
 _ROWS: tuple[tuple[Any, str, Json], ...] = (
-    (norms, "Norms of the layer", {}),
-    (blocks, "Weights, gradients and updates of the layer", {}),
+    (norms, "Norms of the layer", UNREAD),
+    (blocks, "Weights, gradients and updates of the layer", UNREAD),
     (activations, "Activations, branches, hidden units (levels standard and deep)", UNREAD),
     (optimizer, "What the optimizer's state says (levels standard and deep)", UNREAD),
     (attention, "Attention and experts (level deep)", UNREAD),
