@@ -92,8 +92,9 @@ def _sort(frames: list[Frame], options: Mapping[str, Any]) -> list[Frame]:
 
 
 def _merge(frames: list[Frame], options: Mapping[str, Any]) -> list[Frame]:
-    """One row for each value of the columns that all frames have."""
-    keys = [name for name in frames[0] if all(name in frame for frame in frames)]
+    """One row for each value of the columns that all frames with rows have."""
+    filled = [frame for frame in frames if any(frame.values())] or frames[:1]
+    keys = [name for name in filled[0] if all(name in frame for frame in filled)]
     names = list(dict.fromkeys(name for frame in frames for name in frame))
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for frame in frames:
