@@ -1,4 +1,4 @@
-"""Grafana's transformations in Python give what Grafana's own do: the results here are those of @grafana/data 13.2.3."""
+"""Grafana's transformations in Python against what Grafana's own code (@grafana/data 13.2) made of the same."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Experts(nn.Module):
         self.up = nn.Parameter((torch.randn(EXPERTS, WIDTH, WIDTH) / WIDTH**0.5).bfloat16())
 
     def forward(self, x: Tensor, chosen: Tensor) -> Tensor:
-        return torch.einsum("btd,btdf->btf", x.bfloat16(), self.up[chosen]).to(x.dtype)
+        return torch.einsum("btd,btdf->btf", x.bfloat16(), self.up[chosen.squeeze(-1)]).to(x.dtype)
 
 
 class Mixture(nn.Module):
@@ -51,8 +51,8 @@ class Mixture(nn.Module):
         self.router, self.experts = nn.Linear(WIDTH, EXPERTS), Experts()
 
     def forward(self, x: Tensor) -> Tensor:
-        weights, chosen = self.router(x).softmax(-1).max(-1)
-        out: Tensor = weights.unsqueeze(-1) * self.experts(x, chosen)
+        weights, chosen = self.router(x).softmax(-1).max(-1, keepdim=True)
+        out: Tensor = weights * self.experts(x, chosen)
         return out
 
 
