@@ -7,7 +7,7 @@ from itertools import count
 
 import numpy as np
 
-from stabmon.catalog import STATISTICS
+from stabmon.catalog import PEAKS, STATISTICS
 from stabmon.records import Layout, Run, Site, Snapshot
 from stabmon.sinks.prometheus import Prometheus
 
@@ -48,7 +48,8 @@ def _layout() -> Layout:
     rows = [row for row in STATISTICS.values() if row.formula is None and row.scope != "model"]
     shown = [row.scope for row in STATISTICS.values() if row.exported and row.scope != "model"]
     named = 3  # each module's full name is a series of its own
-    per_layer = named + 2 * shown.count("norm") + shown.count("block")
+    peaks = [name for name in PEAKS if STATISTICS[name].scope == "block"]
+    per_layer = named + 2 * shown.count("norm") + shown.count("block") + len(peaks)
     roles = {"norm": ("ln_1", "ln_2"), "block": ("block",)}
     sites, columns = [], []
     for layer in range(-(-SERIES // per_layer)):
