@@ -136,10 +136,9 @@ def _end(db: str, folder: Path) -> None:
     until(lambda: _is_running(db, "preempted") and _is_running(db, "finished"), PATIENCE)
     os.kill(int((folder / "preempted.pid").read_text()), signal.SIGTERM)
     (folder / "finished.stop").touch()
-    for name in ("preempted", "finished"):
-        left = folder / f"{name}.exit"
-        until(left.exists, PATIENCE)
-        assert left.read_text() == "0"
+    codes = [folder / f"{name}.exit" for name in ("preempted", "finished")]
+    until(lambda: all(code.exists() and code.read_text() for code in codes), PATIENCE)
+    assert [code.read_text() for code in codes] == ["0", "0"]
     until(lambda: not query(db, 'stabmon_run_state{run=~"preempted|finished"}'), PATIENCE)
 
 
@@ -156,7 +155,10 @@ def _is_running(db: str, run: str) -> bool:
 def _stalled(inbox: Inbox, direct: Inbox, run_log: Path) -> Told:
     fired, own = inbox.wait("critical: stall", "context_stall"), direct.wait("critical", "context_stall")
     run_log.with_suffix(".mend").touch()
-    over, own_over = inbox.wait("Over, or the run has ended: stall"), direct.wait("resolved", "context_stall")
+    over, own_over = (
+        inbox.wait("Over, or the run has ended: stall: context_stall is critical"),
+        direct.wait("resolved", "context_stall"),
+    )
     alerts = read(run_log).alerts
     since = next(alert.time for alert in alerts if alert.severity == "critical")
     ended = next(alert.time for alert in alerts if alert.state == "cleared" and alert.time > since)

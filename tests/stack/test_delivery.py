@@ -70,7 +70,7 @@ def test_a_critical_alert_arrives_with_its_words_and_links_and_then_its_end(tmp_
         sent.send(alert("StabmonNonfinite", over=True, run="r1"))
         over = sent.attachment("Over, or the run has ended")
         assert over["title"] == "Over, or the run has ended: r1: StabmonNonfinite"
-        assert over["text"].strip() == "*over* r1: StabmonNonfinite"
+        assert over["text"] == "*over* r1: StabmonNonfinite"
         assert over["color"] == "good"
 
 
