@@ -24,7 +24,10 @@ demo: .venv/ready
 stack: .venv/ready-to-test
 	@$(BIN)/python -m tests.stack.show
 
-test: check test-unit test-taps test-training test-detection test-distributed test-browser test-stack
+# Two at a time, but for those that wait for other programs.
+test: .venv/ready-to-test
+	@$(MAKE) --jobs=2 --output-sync check test-unit test-taps test-training test-detection test-distributed
+	@$(MAKE) test-browser test-stack
 
 check: .venv/ready-to-test
 	@$(BIN)/ruff format --check .

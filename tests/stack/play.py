@@ -68,7 +68,10 @@ class Inbox:
         return next((m for m in self.messages() if all(word in f"{m.title}\n{m.text}" for word in words)), None)
 
     def wait(self, *words: str) -> Message:
-        until(lambda: self.find(*words), PATIENCE)
+        try:
+            until(lambda: self.find(*words), PATIENCE)
+        except AssertionError:
+            raise AssertionError(f"no message with {words} came; there came: {self.messages()}") from None
         found = self.find(*words)
         assert found
         return found
@@ -156,7 +159,7 @@ def _stalled(inbox: Inbox, direct: Inbox, run_log: Path) -> Told:
     fired, own = inbox.wait("critical: stall", "context_stall"), direct.wait("critical", "context_stall")
     run_log.with_suffix(".mend").touch()
     over, own_over = (
-        inbox.wait("Over, or the run has ended: stall: context_stall is critical"),
+        inbox.wait("*over* stall: context_stall is critical"),
         direct.wait("resolved", "context_stall"),
     )
     alerts = read(run_log).alerts
