@@ -20,7 +20,7 @@ from stabmon.taps.ngrams import Ladder
 from stabmon.taps.probe.returned import output_of
 
 MAX_TARGETS = 4096
-"""Targets looked at per step: whole sequences, as many as fit."""
+"""Targets looked at per step: whole sequences, as many as fit, the last ones."""
 _AGREE = 0.9
 """Share of targets that are the model's own next inputs, from which on it is a language model."""
 _NO_TOKENS = ("mask", "type_ids", "position", "labels")
@@ -61,10 +61,10 @@ class Baselines:
             found = self._stand_in(inputs)
         if found is None or found.is_floating_point() or found.is_complex() or found.ndim == 0:
             return None
-        part = _first(_unflattened(found.detach(), inputs), MAX_TARGETS)
-        if part.ndim < 2 or len(part) == 0:
-            return part
-        return _marked(part, self._shifts() or stand_in or _follows(part, inputs))
+        part = _unflattened(found.detach(), inputs)
+        if part.ndim < 2 or part.numel() == 0:
+            return part.reshape(-1)[-MAX_TARGETS:]
+        return _marked(_last(part), self._shifts() or stand_in or _follows(part, inputs))
 
     def score(self, targets: np.ndarray[Any, Any] | None) -> Array:
         """float32[3] in nats per token or class; NaN without targets."""
@@ -131,8 +131,9 @@ def _follows(targets: Tensor, inputs: Sequence[Tensor]) -> Tensor:
     found = torch.zeros((), dtype=torch.bool, device=targets.device)
     for ids in inputs:
         if targets.ndim == 2 and ids.shape[1] == targets.shape[1]:
+            # Of several micro-batches the inputs are those of the last one.
             rows = min(len(ids), len(targets))
-            given, wanted = ids[-rows:].to(targets.device, non_blocking=True), targets[-rows:]
+            given, wanted = _last(ids[-rows:]).to(targets.device, non_blocking=True), _last(targets[-rows:])
             found |= _agrees(given, wanted) | _agrees(given[:, 1:], wanted[:, :-1])
     return found
 
@@ -163,10 +164,7 @@ def _unmarked(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return whole if targets[-1].any() else whole.reshape(-1)
 
 
-def _first(targets: Tensor, most: int) -> Tensor:
-    if targets.numel() <= most:
-        return targets
-    if targets.ndim == 1:
-        return targets[:most]
+def _last(targets: Tensor) -> Tensor:
+    """Of sequences [..., T] the last rows, int[rows, T], as many as may be looked at; of a longer one its start."""
     rows = targets.reshape(-1, targets.shape[-1])
-    return rows[: max(most // rows.shape[-1], 1), :most]
+    return rows[-max(MAX_TARGETS // rows.shape[-1], 1) :, :MAX_TARGETS]

@@ -70,6 +70,20 @@ def test_next_tokens_given_to_step_have_a_bigram_also_flattened(flat: bool) -> N
     assert bigram == pytest.approx(BIGRAM, abs=0.1)
 
 
+@pytest.mark.parametrize(("rows", "length"), [(64, 128), (1, 8192)])
+def test_a_batch_of_more_tokens_than_are_looked_at_has_a_bigram_all_the_same(rows: int, length: int) -> None:
+    """A count from a random start in each row: known from its left neighbour, and from nothing else."""
+    starts = torch.randint(CLASSES, (20, rows, 1), generator=torch.Generator().manual_seed(0))
+    counts = [(torch.arange(length + 1) + start) % CLASSES for start in starts]
+    batches: list[Any] = [((t[:, :-1],), {}, t[:, 1:]) for t in counts]
+    assert scored(Returns(torch.zeros(rows, length, CLASSES)), batches)[1:] == pytest.approx((UNIFORM, 0.0), abs=0.02)
+
+
+def test_inputs_are_those_of_the_last_of_several_micro_batches() -> None:
+    batches: list[Any] = [((t[-4:, :-1],), {}, t[:, 1:]) for t in tokens()]
+    assert scored(Returns(LOGITS), batches)[2] == pytest.approx(BIGRAM, abs=0.1)
+
+
 def test_labels_that_are_the_inputs_have_a_bigram_also_where_some_do_not_count() -> None:
     masked = [torch.where(torch.arange(TIME + 1) < 10, -100, t) for t in tokens()]
     batches = [((), {"input_ids": t, "labels": y}, None) for t, y in zip(tokens(), masked, strict=True)]
