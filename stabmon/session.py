@@ -103,7 +103,8 @@ class Session:
         )
         subject.named(name)
         judges = [detector.name for detector in subject.detectors]
-        self.metrics = metrics = Prometheus(run, judges, max_series=settings.max_series)
+        serving = run.world_size if settings.serve else None
+        self.metrics = metrics = Prometheus(run, judges, max_series=settings.max_series, ranks=serving)
         path = path_of(folder, name)
         self.server = serve(settings, metrics.render, path if settings.log else None)
         extra = subject.outputs.open(run, folder, self._link)

@@ -183,7 +183,9 @@ def test_a_monitor_can_be_mounted(tmp_path: Path) -> None:
         users = FastAPI()
         users.mount("/stabmon", monitor.app())
         browser = TestClient(users, base_url="http://127.0.0.1", client=("127.0.0.1", 5000))
-        assert "stabmon_loss{" in browser.get("/stabmon/metrics").text
+        metrics = browser.get("/stabmon/metrics").text
+        assert "stabmon_loss{" in metrics
+        assert "stabmon_world_size" not in metrics  # no rank but this one is reached through it
         answer = browser.get("/stabmon/api/v1/runs", headers={"authorization": "Bearer open-sesame"})
         assert [run["id"] for run in answer.json()["runs"]] == [monitor.run_log.stem]  # type: ignore[union-attr]
 

@@ -22,7 +22,7 @@ def board() -> Json:
 
 def _now() -> list[Json]:
     step = series("step", rank="")
-    reporting = f"count(count by (rank) ({step}))"
+    missing = f"max({series('world_size')}) - count(count by (rank) ({step}))"
     return [
         stat(
             "World size",
@@ -31,7 +31,13 @@ def _now() -> list[Json]:
             names=True,
             size=(4, 4),
         ),
-        stat("Ranks scraped", "Those that answer now.", [query(reporting, instant=True)], size=(4, 4)),
+        stat(
+            "Ranks missing",
+            "They do not answer, or Prometheus does not know of them.",
+            [query(missing, instant=True)],
+            size=(4, 4),
+            defaults=BAD | {"noValue": "not known"},
+        ),
         stat(
             "Ranks read",
             "By stabmon's own collective; absent with one rank.",
@@ -137,8 +143,3 @@ def _equal() -> list[Json]:
             defaults=ONE_RANK,
         ),
     ]
-
-
-def _differ(title: str, name: str) -> Json:
-    text = "log10 of the spread between ranks; -12: equal."
-    return heatmap(title, text, log10(of_layer(name)), defaults=ONE_RANK)

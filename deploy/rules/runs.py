@@ -77,6 +77,7 @@ def _down(timing: Timing) -> Rule:
 def _ranks(timing: Timing) -> list[Rule]:
     seen = f"count by (job, run) (count by (job, run, rank) (last_over_time(stabmon_step[{timing.scrapes(60)}])))"
     now = "count by (job, run) (count by (job, run, rank) (stabmon_step))"
+    all_ranks = f"(\n  max by (job, run) (stabmon_world_size)\n  or\n  {seen}\n)"
     spread = "max by (job, run) (stabmon_step) - min by (job, run) (stabmon_step)"
     window, both = timing.scrapes(8), 2 * timing.scrape_seconds
     allowed = f"{DESYNC} + {both} * max by (job, run) (rate(stabmon_steps_total[{window}]))"
@@ -84,10 +85,10 @@ def _ranks(timing: Timing) -> list[Rule]:
         Rule(
             "StabmonRankMissing",
             "warning",
-            while_running(f"{seen} - {now} > 0"),
-            "{{ $labels.run }}: {{ $value }} of its ranks are gone" + STEP,
-            "They were scraped a while ago, and others of the run still are.\nWhat to do first: look at the nodes of "
-            "those ranks.",
+            while_running(f"{all_ranks} - {now} > 0"),
+            "{{ $labels.run }}: {{ $value }} of its ranks are missing" + STEP,
+            "They are gone or never came, or Prometheus does not know of them; others of the run are scraped.\nWhat to "
+            "do first: look at the nodes of those ranks, and whether each rank is a target of Prometheus.",
             hold=timing.scrapes(8),
             dashboard="stabmon-ranks",
         ),

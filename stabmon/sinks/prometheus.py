@@ -27,7 +27,8 @@ class Prometheus:
     """A sink whose `render` is the text format 0.0.4. A gauge holds the value last *read*; one never read is absent.
 
     `detectors` and `parts` are the names whose counters exist at 0 before the first step. `max_series`: how many series
-    there may be before detail per layer is left out.
+    there may be before detail per layer is left out. `ranks`: how many ranks serve numbers of their own; None where
+    only this one does.
     """
 
     name = "prometheus"
@@ -39,8 +40,10 @@ class Prometheus:
         parts: Sequence[str] = (),
         max_series: int = MAX_SERIES,
         clock: Callable[[], float] = time.monotonic,
+        ranks: int | None = None,
     ) -> None:
         self._run = run
+        self._ranks = ranks
         self._families = Families(run)
         self._max_series = max_series
         self._clock = clock
@@ -120,7 +123,7 @@ class Prometheus:
         with self._lock:
             tally, state, deliveries = self._tally.copy(), self._state, self._deliveries
         few = [
-            *_of_run(self._families, self._run, state),
+            *_of_run(self._families, self._run, state, self._ranks),
             *_of_steps(self._families, view),
             *tally.collect(self._families),
             _of_messages(self._families, deliveries),
@@ -154,7 +157,7 @@ class Prometheus:
                 self._readings.add(together(rows))
 
 
-def _of_run(families: Families, run: Run, state: RunState) -> Iterator[Metric]:
+def _of_run(families: Families, run: Run, state: RunState, ranks: int | None) -> Iterator[Metric]:
     about = {"framework": run.framework, "model": run.model, "world_size": str(run.world_size)}
     about |= {"version": run.version, **run.labels}
     yield families.gauge(
@@ -166,6 +169,9 @@ def _of_run(families: Families, run: Run, state: RunState) -> Iterator[Metric]:
     states: Samples = {(one,): int(one == state) for one in RUN_STATES}
     yield families.gauge("run_state", "1 for the state that the run is in.", ("state",), states)
     yield families.gauge("run_start_time_seconds", "Unix time at which the run started.", (), {(): run.started})
+    if ranks is not None:
+        text = "Ranks of the run, each of which serves numbers of its own."
+        yield families.gauge("world_size", text, (), {(): ranks})
 
 
 def _of_steps(families: Families, view: View) -> Iterator[Metric]:

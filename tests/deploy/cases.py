@@ -215,6 +215,9 @@ def ended(how: str) -> Case:
     return Case("StabmonRunVanished", values, [("12m", False), ("20m", False)], why=f"it said that it {how}")
 
 
+MISSING_TEXT = """They are gone or never came, or Prometheus does not know of them; others of the run are scraped.
+What to do first: look at the nodes of those ranks, and whether each rank is a target of Prometheus."""
+
 RUNS = [
     Case(
         "StabmonRunStalled",
@@ -290,9 +293,33 @@ What to do first: py-spy dump on every rank.""",
         "StabmonRankMissing",
         {**RUN, **series("stabmon_step", "100+10x39 stale", rank="1", instance="gpu-2:7466")},
         [("11m45s", False), ("12m", True), ("26m", False)],
-        "r1: 1 of its ranks are gone at step 580",
-        "They were scraped a while ago, and others of the run still are.\nWhat to do first: look at the nodes of those "
-        "ranks.",
+        "r1: 1 of its ranks are missing at step 580",
+        MISSING_TEXT,
+        why="served by a rank 0 that does not tell how many there are",
+    ),
+    Case(
+        "StabmonRankMissing",
+        {
+            **RUN,
+            **series("stabmon_world_size", "4+0x400"),
+            **series("stabmon_step", "100+10x400", rank="1", instance="gpu-2:7466"),
+            **series("stabmon_step", "_x40 500+10x400", rank="2", instance="gpu-3:7466"),
+            **series("stabmon_step", "_x60 700+10x400", rank="3", instance="gpu-4:7466"),
+        },
+        [("1m45s", False), ("2m", True), ("14m45s", True), ("15m", False)],
+        "r1: 2 of its ranks are missing at step 180",
+        MISSING_TEXT,
+        why="two ranks that come late",
+    ),
+    Case(
+        "StabmonRankMissing",
+        {
+            **RUN,
+            **series("stabmon_world_size", "2+0x39 1+0x400"),
+            **series("stabmon_step", "100+10x39 stale", rank="1", instance="gpu-2:7466"),
+        },
+        [("9m", False), ("12m", False), ("14m", False)],
+        why="it goes on with fewer ranks",
     ),
     Case(
         "StabmonRankDesync",

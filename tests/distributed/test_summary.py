@@ -65,5 +65,6 @@ def test_each_rank_is_found_and_served_under_one_name(tmp_path: Path) -> None:
         assert f'stabmon_steps_total{{rank="{rank}",run="{log.stem}"}} 3.0' in text
         assert f'rank="{rank}",run="{log.stem}",version=' in text
         assert 'world_size="2"' in text
+        assert (f'stabmon_world_size{{rank="0",run="{log.stem}"}} 2.0\n' in text) == (rank == 0)
         assert ("layer=" in text) == (rank == 0)
     assert [p for p in (tmp_path / "runs").iterdir() if p.suffix == ".json"] == []
