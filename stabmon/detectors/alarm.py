@@ -34,6 +34,8 @@ class Alarm:
         self.clear = clear
         self.cooldown = cooldown
         self.open: Alert | None = None
+        self.highest = float("nan")
+        """Score of the step that was judged last, wherever it is highest; NaN where its statistic is not taken."""
         self._above = 0
         self._below = 0
         self._eased = 0
@@ -44,6 +46,11 @@ class Alarm:
     def name(self) -> str:
         """The detector's."""
         return self.detector.name
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The statistics that the detector reads."""
+        return self.detector.needs
 
     def notice(self, event: Event) -> None:
         """For a detector that wants to know."""
@@ -57,7 +64,8 @@ class Alarm:
 
     def _judge(self, snapshot: Snapshot) -> list[Alert]:
         scores = self.detector.score(snapshot)
-        if self.open is None and not self._above and not (scores.size and scores[scores.argmax()] >= 1):
+        self.highest = float(scores[scores.argmax()]) if scores.size else float("nan")
+        if self.open is None and not self._above and not self.highest >= 1:
             return []  # nearly every step
         if np.isnan(snapshot[self.detector.needs[0]]).all():
             return []
@@ -113,7 +121,7 @@ class Alarm:
             severity=finding.severity,
             step=snapshot.step,
             time=snapshot.time,
-            since=finding.since,
+            since=self.open.since if self.open else finding.since,  # one incident began once
             site=site.name,
             layer=site.layer,
             score=min(float(scores[worst]), HIGHEST),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from stabmon.detectors.alarm import over
@@ -29,17 +29,25 @@ EXPLAINED_BY: Mapping[str, tuple[str, ...]] = {
 """Symptom -> causes. Of two that see the same, the more severe alert is told, at the same severity the cause's. So no
 circles: of two detectors, one is the cause."""
 
+LASTING = ("wiring",)
+"""Causes that do not pass: what they explain goes on while they do, and is mended with them. They are told whatever the
+severity of their symptoms, and at that severity."""
+
 
 class Incidents:
     """Between the alarms and the sinks. What it lets through is in order for each detector: raised, raised at another
     severity, cleared.
 
     An alert is withheld while a more telling one is open; raised once that one has ended, if it still stands then; and
-    closed as part of it where it was raised first. Of a withheld alert no end is told.
+    closed as part of it where it was raised first. Of a withheld alert no end is told. A cause that lasts is raised to
+    the severity of its symptoms, and eased with them.
     """
 
-    def __init__(self, explained_by: Mapping[str, tuple[str, ...]] = EXPLAINED_BY) -> None:
+    def __init__(
+        self, explained_by: Mapping[str, tuple[str, ...]] = EXPLAINED_BY, lasting: Collection[str] = LASTING
+    ) -> None:
         self._causes = explained_by
+        self._lasting = lasting
         self._symptoms: dict[str, list[str]] = {}
         for symptom, causes in explained_by.items():
             for cause in causes:
@@ -80,10 +88,11 @@ class Incidents:
         standing, told = self._standing.get(detector), self._told.get(detector)
         cause = self._cause(standing) if standing else None
         if standing and not cause:
-            if told and not news:
+            whole = self._whole(standing)
+            if told and told.severity == whole.severity and (not news or self._lasts(standing)):
                 return None
-            self._told[detector] = standing
-            return news or replace(standing, step=snapshot.step, time=snapshot.time)
+            self._told[detector] = whole
+            return replace(whole, step=snapshot.step, time=snapshot.time)
         if told is None:
             return None
         del self._told[detector]
@@ -103,9 +112,32 @@ class Incidents:
         causes = self._causes.get(alert.detector, ())
         related = (*causes, *self._symptoms.get(alert.detector, ()))
         found = (self._standing.get(name) for name in related)
-        return next((other for other in found if other and _outweighs(other, alert, other.detector in causes)), None)
+        return next((a for a in found if a and self._outweighs(a, alert, a.detector in causes)), None)
+
+    def _outweighs(self, other: Alert, alert: Alert, is_cause: bool) -> bool:
+        if self._lasts(other if is_cause else alert):
+            return is_cause
+        more = _rank(other) - _rank(alert)
+        return more > 0 or (more == 0 and is_cause)
+
+    def _lasts(self, alert: Alert) -> bool:
+        return alert.detector in self._lasting and alert.severity != "info"
+
+    def _whole(self, alert: Alert) -> Alert:
+        """With what it does by now, if that is worse: a cause that lasts is told instead of its symptoms."""
+        open_ones = (self._standing.get(name) for name in self._symptoms.get(alert.detector, ()))
+        mine = [symptom for symptom in open_ones if symptom and self._cause(symptom) is alert]
+        worst = max(mine, key=_rank, default=alert)
+        if not self._lasts(alert) or _rank(worst) <= _rank(alert):
+            return alert
+        then = f"If it goes on once that is mended: {worst.remedies[0]}"
+        return replace(
+            alert,
+            severity=worst.severity,
+            cause=f"{alert.cause} It shows as {worst.detector} since step {worst.since}.",
+            remedies=(*alert.remedies, then) if worst.remedies else alert.remedies,
+        )
 
 
-def _outweighs(other: Alert, alert: Alert, is_cause: bool) -> bool:
-    more = SEVERITIES.index(other.severity) - SEVERITIES.index(alert.severity)
-    return more > 0 or (more == 0 and is_cause)
+def _rank(alert: Alert) -> int:
+    return SEVERITIES.index(alert.severity)

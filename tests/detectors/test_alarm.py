@@ -15,7 +15,7 @@ LETTERS: dict[str, Severity] = {"i": "info", "w": "warning", "c": "critical"}
 
 class Scripted:
     """Says one letter a reading: `.` nothing, i, w, c; `?` is a step at which nothing was read. Two norms; the
-    first one scores 1, the second one 2.
+    first one scores 1, the second one 2. What it says began at the same step.
     """
 
     name = "scripted"
@@ -26,11 +26,13 @@ class Scripted:
         self.where = where
 
     def score(self, snapshot: Snapshot) -> Array:
-        self.letter = self.script[snapshot.step - 1]
+        self.step, self.letter = snapshot.step, self.script[snapshot.step - 1]
         return np.array([1, 2] if self.letter in LETTERS else [0.2, 0.5], np.float32)
 
     def explain(self, site: int) -> Finding:
-        return Finding(LETTERS[self.letter], f"says {self.letter}", "because", ("do",), {"loss": 3.0}, 1, self.where)
+        return Finding(
+            LETTERS[self.letter], f"says {self.letter}", "because", ("do",), {"loss": 3.0}, self.step, self.where
+        )
 
     def snapshots(self) -> list[Snapshot]:
         return make_series({"norm_input_msq": [[np.nan] * 2 if x == "?" else [1.0, 1.0] for x in self.script]})
@@ -88,6 +90,17 @@ def test_a_cleared_alert_closes_the_incident_that_was_raised() -> None:
     assert (cleared.since, cleared.site, cleared.severity) == (raised.since, raised.site, raised.severity)
     assert (cleared.step, cleared.score) == (3, 0.5)
     assert cleared.headline == "run is out of scripted, which began at step 1"
+
+
+def test_an_incident_keeps_the_step_at_which_it_began_when_its_severity_changes() -> None:
+    detector = Scripted("w.cc..w")
+    alerts = alerts_of(detector, detector.snapshots(), clear=2, cooldown=0)
+    assert [(a.step, a.severity, a.state, a.since) for a in alerts] == [
+        (1, "warning", "raised", 1),
+        (3, "critical", "raised", 1),
+        (6, "critical", "cleared", 1),
+        (7, "warning", "raised", 7),
+    ]
 
 
 def test_an_alarm_is_called_as_its_detector() -> None:

@@ -195,6 +195,6 @@ def test_every_detector_of_the_package_is_a_default_one() -> None:
         kind
         for module in modules
         for _, kind in inspect.getmembers(module, inspect.isclass)
-        if kind.__module__ == module.__name__ and hasattr(kind, "needs")
+        if kind.__module__ == module.__name__ and hasattr(kind, "explain")
     }
     assert classes == set(KINDS)

@@ -80,6 +80,31 @@ def test_a_collapse_is_part_of_the_blow_up_that_it_came_with() -> None:
     assert heard(Incidents(), steps) == ["1 residual_blowup w", "3 residual_blowup c"]
 
 
+@pytest.mark.parametrize(
+    ("scripts", "told"),
+    [
+        ({"cause": "w ", "symptom": " c"}, ["1 cause w", "2 cause c"]),
+        ({"symptom": "c ", "cause": " w"}, ["1 symptom c", "2 cause c", "2 symptom ."]),
+        ({"cause": "w    ", "symptom": " wcw."}, ["1 cause w", "3 cause c", "4 cause w"]),
+        ({"cause": "w  .", "symptom": " c  "}, ["1 cause w", "2 cause c", "4 symptom c", "4 cause ."]),
+        ({"cause": "w cw", "symptom": " c  "}, ["1 cause w", "2 cause c"]),
+        ({"cause": "i ", "symptom": " c"}, ["1 cause i", "2 symptom c", "2 cause ."]),
+        ({"cause": "w  ", "symptom": " c ", "root": "  c"}, ["1 cause w", "2 cause c", "3 root c", "3 cause ."]),
+    ],
+)
+def test_a_cause_that_lasts_is_told_on_at_the_severity_of_its_symptom(scripts: dict[str, str], told: list[str]) -> None:
+    assert heard(Incidents(TABLE, lasting=["cause"]), judged(scripts)) == told
+
+
+def test_a_stall_for_want_of_a_residual_is_told_as_that_with_the_advice_of_that() -> None:
+    incidents, steps = Incidents(), judged({"wiring": "w ", "context_stall": " c"})
+    first, then = [a for step, said in enumerate(steps, 1) for a in incidents.sift(said, snapshot(step))]
+    assert (then.detector, then.severity, then.step, then.since) == ("wiring", "critical", 2, first.since)
+    assert then.action == first.action
+    assert then.cause == f"{first.cause} It shows as context_stall since step 0."
+    assert then.remedies == (*first.remedies, "If it goes on once that is mended: cut the learning rate")
+
+
 def test_a_dropped_detector_explains_nothing_any_more() -> None:
     incidents = Incidents(TABLE)
     heard(incidents, judged({"cause": "w ", "symptom": " w"}))

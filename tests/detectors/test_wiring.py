@@ -19,6 +19,8 @@ NOISE = np.random.default_rng(0).normal(0, 0.03, (2000, 2))
 """Of batches that are all new."""
 PRE = ("pre",) * 8 + ("final",)
 POST = ("post",) * 8
+LARGE_START = [[0.44, 201, 264, 513, 605, 830, 909, 1141, 1208]]
+"""Measured, Pre-LN: of weights four times too large, the first attention adds 201 to a stream of .44."""
 PARTS = ("embed", "blocks.0", "blocks.1", "blocks.2", "blocks.3", "norm", "head")
 
 
@@ -90,9 +92,7 @@ def test_families_at_their_initialisation_are_silent(name: str) -> None:
 
 
 def test_weights_four_times_too_large_are_named_at_step_12() -> None:
-    """Measured, Pre-LN: the first attention adds 201 to a stream of .44."""
-    n = [0.44, 201, 264, 513, 605, 830, 909, 1141, 1208]
-    alert = only(alerts(norm_input_msq=[n] * 30), "initialised too large")
+    alert = only(alerts(norm_input_msq=LARGE_START * 30), "initialised too large")
     assert (alert.step, alert.severity, alert.since, alert.site) == (12, "warning", 1, "norms.1")
     assert alert.evidence["added_msq"] == pytest.approx(201 - 0.44, rel=1e-3)
     post = [124, 86, 277, 99, 197, 92, 191, 61]
@@ -130,18 +130,18 @@ def test_in_post_ln_the_norms_own_scale_counts() -> None:
 
 def test_growth_after_the_first_step_is_not_the_initialisations() -> None:
     n = np.ones((30, 9)) * np.arange(1, 10)
-    n[1:] = [0.44, 201, 264, 513, 605, 830, 909, 1141, 1208]
+    n[1:] = LARGE_START
     assert alerts(norm_input_msq=n) == []
 
 
 def test_where_targets_are_not_known_the_initialisation_is_told_at_info() -> None:
-    n = [[0.44, 201, 264, 513, 605, 830, 909, 1141, 1208]] * 30
+    n = LARGE_START * 30
     assert alerts(norm_input_msq=n, unigram_loss=np.full(30, NAN))[0].severity == "info"
 
 
 @pytest.mark.parametrize("gamma", [0.8, 1.5])
 def test_norms_that_have_learnt_a_scale_are_a_pretrained_body_and_told_at_info(gamma: float) -> None:
-    n = np.array([[0.44, 201, 264, 513, 605, 830, 909, 1141, 1208]] * 30)
+    n = np.array(LARGE_START * 30)
     gammas = np.where(np.arange(9) == 4, gamma, 1.0)
     (alert,) = alerts(norm_input_msq=n, norm_input_var=n, norm_gain=gammas / np.sqrt(n))
     assert alert.severity == "info"
@@ -286,7 +286,7 @@ def test_classes_and_copying_tasks_may_have_any_loss() -> None:
 @pytest.mark.parametrize("fault", ["init", "frozen", "leak"])
 def test_a_pretrained_start_is_silent(fault: str) -> None:
     faults: dict[str, dict[str, ArrayLike]] = {
-        "init": {"norm_input_msq": [[0.44, 201, 264, 513, 605, 830, 909, 1141, 1208]] * 30},
+        "init": {"norm_input_msq": LARGE_START * 30},
         "frozen": {"intended_update_sq": still(2)},
         "leak": {"loss": np.full(30, 0.5)},
     }
@@ -295,11 +295,17 @@ def test_a_pretrained_start_is_silent(fault: str) -> None:
     assert alerts(pretrained=known, **faults[fault]) == []
 
 
-def test_it_ends_at_step_1000_and_says_nothing_of_what_begins_later() -> None:
-    ended = alerts(steps=1020, norm_input_msq=[[0.44, 201, 264, 513, 605, 830, 909, 1141, 1208]] * 1020)
-    assert told(ended) == [(12, "warning"), (1010, "cleared")]
+def test_a_warning_stays_past_step_1000_and_nothing_that_begins_later_is_told() -> None:
+    assert told(alerts(steps=1020, norm_input_msq=LARGE_START * 1020)) == [(12, "warning")]
+    assert told(alerts_of(Wiring(), run(PRE[:-1], steps=1020))) == [(12, "info"), (1010, "cleared")]
     late = run(steps=60, first=1001, intended_update_sq=np.where(np.arange(7) == 2, 0, 4e-6) * np.ones((60, 1)))
     assert alerts_of(Wiring(), late) == []
+
+
+def test_a_part_that_begins_to_move_after_step_1000_clears_the_alert() -> None:
+    update = np.full((1030, len(PARTS)), 4e-6)
+    update[:1010, 2] = 0
+    assert told(alerts(steps=1030, intended_update_sq=update)) == [(10, "warning"), (1020, "cleared")]
 
 
 def test_the_worst_of_several_is_told_first() -> None:
@@ -309,7 +315,7 @@ def test_the_worst_of_several_is_told_first() -> None:
 
 @pytest.mark.parametrize("at", [5, 12, 25])
 def test_the_alerts_are_the_same_after_a_stop(at: int) -> None:
-    rows = run(intended_update_sq=still(2), norm_input_msq=[[0.44, 201, 264, 513, 605, 830, 909, 1141, 1208]] * 30)
+    rows = run(intended_update_sq=still(2), norm_input_msq=LARGE_START * 30)
     whole, again = Alarm(Wiring(), "run"), Alarm(Wiring(), "run")
     expected = [whole.judge(row) for row in rows]
     for row in rows[:at]:

@@ -4,7 +4,7 @@ n is a norm's input, mean square; at the first step weights are as initialised.
 """
 
 LAST_STEP = 1000
-"""What was found of the first steps is told until then: within what a resume is shown again. Chosen."""
+"""What shows later is not looked for, and infos end: within what a resume is shown again. Chosen."""
 ORIGIN_STEP = 12
 """By then a start from pretrained weights is known, where targets are. Chosen."""
 UNTRAINED_SCALE = (0.95, 2.0)
