@@ -60,6 +60,9 @@ class Experts:
         self._counts = [torch.zeros(router.experts, device=parts.device) for router in self._routers]
         self._due = Due(layers=True)
         self._error: Exception | None = None
+        self._blind: dict[str, None] = {}
+        """Routers whose choices were not found, which is told once."""
+        self._told = False
         self._handles = []
         for router, counts in zip(self._routers, self._counts, strict=True):
             hook = Hook(self._hook(router, counts), self._fail)
@@ -78,6 +81,9 @@ class Experts:
     def read(self) -> Tensor:
         if self._error is not None:
             raise self._error
+        if self._blind and not self._told:
+            self._told = True
+            _log.warning("stabmon: which experts are chosen is not seen in %s", ", ".join(self._blind))
         found = [load(counts) for counts in self._counts]
         return torch.cat(found) if found else torch.zeros(0, device=self._parts.device)
 
@@ -100,11 +106,15 @@ class Experts:
                 return
             # A clock would break a compiled graph.
             with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else spent:
-                x, *given = tensors_in((args, kwargs))
-                chosen = choices(router, given if router.told else list(tensors_in(output)))
-                if chosen is not None:
+                given = list(tensors_in((args, kwargs)))
+                x = next((t for t in given if t.is_floating_point() and t.ndim >= 2), None)
+                seen = [t for t in given if t is not x] if router.told else list(tensors_in(output))
+                chosen = None if x is None else choices(router, x.shape[:-1].numel(), seen)
+                if x is not None and chosen is not None:
                     weights = self._parts.forward.weights_of(x, first=True)
                     add(counts, chosen, None if weights is None else weights.reshape(-1))
+                elif not torch.compiler.is_compiling():
+                    self._blind[router.name] = None
 
         return hook
 
@@ -144,19 +154,25 @@ def _whole(owners: Sequence[object], names: Sequence[str]) -> int | None:
     return next((value for value in found if isinstance(value, int) and not isinstance(value, bool)), None)
 
 
-def choices(router: Router, seen: Sequence[Tensor]) -> Tensor | None:
-    """float32 or int64 of what was chosen: indices int64[N, K], or one row of 0 and 1 for each token, float32[N, E].
+def choices(router: Router, tokens: int, seen: Sequence[Tensor]) -> Tensor | None:
+    """What was chosen for each of N `tokens`: indices int64[N, K], or a row of 0 and 1, float32[N, E].
 
-    From the first integers seen; else from the first floating tensor of E numbers a token, the logits.
+    From the first integers seen of which there are as many for each token, whatever their shape; else from the first
+    floating tensor of E numbers a token, the logits. None: neither is there.
     """
     wide = router.experts
-    whole = next((t for t in seen if not t.is_floating_point() and t.dtype != torch.bool and t.ndim >= 2), None)
-    if whole is not None:
-        return whole.reshape(-1, wide).float() if whole.shape[-1] == wide else whole.reshape(-1, whole.shape[-1])
-    logits = next((t for t in seen if t.is_floating_point() and t.ndim >= 2 and t.shape[-1] == wide), None)
-    if logits is None or router.top_k is None:
+    for whole in seen:
+        if whole.is_floating_point() or whole.dtype == torch.bool or not tokens or whole.numel() % tokens:
+            continue
+        per_token = whole.numel() // tokens
+        if whole.shape[-1:] == (wide,) and per_token == wide:
+            return whole.reshape(tokens, wide).float()
+        if 0 < per_token < wide:
+            return whole.reshape(tokens, per_token)
+    logits = next((t for t in seen if t.is_floating_point() and t.shape[-1:] == (wide,)), None)
+    if logits is None or router.top_k is None or logits.numel() != tokens * wide:
         return None
-    return logits.detach().reshape(-1, wide).topk(router.top_k, dim=-1).indices
+    return logits.detach().reshape(tokens, wide).topk(min(router.top_k, wide), dim=-1).indices
 
 
 def add(counts: Tensor, chosen: Tensor, weights: Tensor | None) -> None:
@@ -166,9 +182,11 @@ def add(counts: Tensor, chosen: Tensor, weights: Tensor | None) -> None:
     if chosen.is_floating_point():
         found = (chosen * weights.unsqueeze(-1)).sum(0)
     else:
-        # One more: where experts are spread over ranks, an index behind the last stands for those of others.
+        # One more, for what is no expert of this rank: an index behind the last, or -1 for a token that was dropped.
+        # Another index would be an error of the device, which ends the training.
         slots = torch.zeros(len(counts) + 1, device=chosen.device)
-        found = slots.index_add(0, chosen.reshape(-1), weights.repeat_interleave(chosen.shape[-1]))[:-1]
+        known = torch.where((chosen >= 0) & (chosen < len(counts)), chosen.long(), len(counts))
+        found = slots.index_add(0, known.reshape(-1), weights.repeat_interleave(chosen.shape[-1]))[:-1]
     counts += found.to(counts.device, non_blocking=True)
 
 

@@ -158,6 +158,71 @@ def test_a_hand_written_gate_chooses_its_largest_logits() -> None:
     assert of(found, "0.gate") == pytest.approx(counted(chosen, torch.ones(21), 5), rel=1e-6, abs=1e-7)
 
 
+class Told(nn.Module):
+    """Experts that are told the choices, in whatever shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Parameter(torch.randn(5, 8, 8))
+
+    def forward(self, x: Tensor, chosen: Any) -> Tensor:
+        return x
+
+
+class Telling(nn.Module):
+    """Token ids -> vectors; `told` is what its experts are told of the choices, int64[N, 2]."""
+
+    def __init__(self, told: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.told, self.top_k = told, 2
+        self.embedding, self.norm = nn.Embedding(61, 8), nn.LayerNorm(8)
+        self.router, self.experts = nn.Linear(8, 5), Told()
+
+    def chosen(self, ids: Tensor) -> Tensor:
+        return self.router(self.norm(self.embedding(ids))).topk(2, dim=-1).indices.flatten(0, 1)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.experts(self.norm(self.embedding(ids)), self.told(self.chosen(ids)))
+
+
+@pytest.mark.parametrize(
+    ("told", "choose"),
+    [
+        (lambda chosen: chosen.flatten(), lambda chosen: chosen),
+        (lambda chosen: chosen.unflatten(0, (2, 14)).int(), lambda chosen: chosen),
+        (lambda chosen: chosen[:, 0], lambda chosen: chosen[:, :1]),
+        (lambda chosen: chosen[:, 0].unflatten(0, (2, 14)), lambda chosen: chosen[:, :1]),
+        (lambda chosen: (torch.zeros(5).long(), chosen), lambda chosen: chosen),
+        (lambda chosen: chosen.where(chosen < 3, -1), lambda chosen: chosen.where(chosen < 3, -1)),
+        (lambda chosen: chosen.where(chosen < 3, 99), lambda chosen: chosen.where(chosen < 3, -1)),
+    ],
+    ids=["flat", "rows", "top 1", "top 1 in rows", "behind counts", "dropped", "no such expert"],
+)
+def test_choices_are_read_in_every_shape_that_has_as_many_for_each_token(
+    told: Callable[[Tensor], Any], choose: Choose
+) -> None:
+    model = Telling(told)
+    found = measured(Experts, model, lambda m: m(IDS))
+    assert of(found, "router") == pytest.approx(counted(choose(model.chosen(IDS)), torch.ones(28), 5), rel=1e-6)
+
+
+@pytest.mark.parametrize("told", [lambda chosen: chosen.flatten().bincount(minlength=5), lambda chosen: "none"])
+def test_choices_that_are_not_found_are_told_once_and_cost_no_other_router(
+    told: Callable[[Tensor], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(Telling(told), Mixture())
+    tap = Experts(parts_of(model))
+    for _ in range(2):
+        tap.arm(Due(layers=True))
+        model(IDS)
+        found = read(tap)
+    assert all(math.isnan(value) for value in of(found, "0.router"))
+    assert all(math.isfinite(value) for value in of(found, "1.gate"))
+    assert [r.getMessage() for r in caplog.records] == ["stabmon: which experts are chosen is not seen in 0.router"]
+
+
 def test_a_model_without_experts_has_no_columns() -> None:
     assert measured(Experts, nn.Sequential(nn.LayerNorm(4)), lambda m: m(torch.randn(2, 4))) == {}
 
