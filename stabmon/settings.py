@@ -62,7 +62,8 @@ class Settings(BaseSettings):
     """A given port must be free; None: 7466, or any free one where that is taken."""
     linger_seconds: float | None = Field(None, ge=0, le=3600, description="seconds from 0 to 3600")
     """How long to keep serving after the run ended, so that a scraper sees the final values. None: until two more
-    scrapes have come, 35 s at most, and not at all where none came in the run's last two minutes."""
+    scrapes have come, 35 s at most (preempted: one, 20 s), and not at all where none came in the run's last two
+    minutes."""
     hosts: tuple[str, ...] = Field((), description="a list of host names, such as ['trainer.example.org']")
     """Names by which page and /metrics may be asked for, beside IP addresses, localhost and this machine's own."""
     certificate: Path | None = Field(None, description="a PEM file, beside `key`")
