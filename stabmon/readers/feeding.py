@@ -1,0 +1,134 @@
+"""Readings -> what the pipeline is fed: rows of one step united, restarts told, evaluations handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import floor, inf, isfinite, isnan, nan
+
+import numpy as np
+
+from stabmon.readers.reading import LARGEST, Notes, Reading
+from stabmon.readers.remarks import Remarks
+from stabmon.records import EVALUATION, RESUME, Event, Layout, Site, Snapshot
+
+_NAMES = ("loss", "total_grad_sq", "learning_rate", "eval_loss")
+LAYOUT = Layout(tuple((name, "") for name in _NAMES), (Site(""),))
+SKIPPING = Layout((*LAYOUT.columns, ("skipped_steps", "")), LAYOUT.sites)
+"""Where the log tells of steps that the loss scaler skipped."""
+UNIX = 1e9
+"""Seconds above which a time is one of the calendar, not one since the start."""
+_TINY = float(np.finfo(np.float32).tiny)
+
+
+class Feeding:
+    """Turns readings into snapshots; of a following source, None asks it to hand out what it holds back."""
+
+    def __init__(self, started: float, notes: Notes) -> None:
+        self.seen: set[str] = set()
+        self.timed = False
+        self._remarks = Remarks(notes)
+        self._started, self._clock = started, -inf
+        self._rows = 0
+        self._step, self._epoch, self._offset = -1, nan, 0
+        self._evaluation = nan
+
+    def feeds(self, readings: Iterable[Reading | None]) -> Iterator[tuple[Snapshot, list[Event]]]:
+        """In the file's order."""
+        for reading in united(readings, self._remarks):
+            if not isnan(reading.eval_loss):
+                self._evaluation = reading.eval_loss
+            if reading.trained:
+                yield self._snapshot(reading)
+        if not isnan(self._evaluation):
+            yield self._snapshot(Reading(max(self._step - self._offset, 0), epoch=self._epoch))
+        self._remarks.close()
+
+    def _snapshot(self, reading: Reading) -> tuple[Snapshot, list[Event]]:
+        self._rows += 1
+        time = self._time(reading.time)
+        step, events = self._placed(reading, time)
+        if not isnan(self._evaluation):
+            events.append(Event(step, time, EVALUATION, {"eval_loss": self._evaluation}))
+        square = _square(reading.grad_norm)
+        values = [reading.loss, square, reading.learning_rate, self._evaluation]
+        self._remarks.see(step, reading, self._evaluation)
+        self._evaluation = nan
+        layout = LAYOUT
+        if not isnan(reading.skipped):
+            layout = SKIPPING
+            values.append(reading.skipped)
+        if len(self.seen) < len(values):
+            self.seen |= {name for (name, _), value in zip(layout.columns, values, strict=True) if not isnan(value)}
+        return Snapshot(step, time, np.array(values, np.float32), layout), events
+
+    def _placed(self, reading: Reading, time: float) -> tuple[int, list[Event]]:
+        """Its step in the run, and whether it goes back."""
+        step = self._step + 1 if reading.step is None else reading.step + self._offset
+        events: list[Event] = []
+        if reading.step is None:
+            step = self._step + 1 if self._step >= 0 else 1
+        elif step <= self._step and _later(reading.epoch, self._epoch):
+            self._offset, step = self._step, self._step + reading.step
+            self._remarks.counted_by_epoch()
+        elif step < self._step:
+            events.append(Event(step, time, RESUME, {"at": step}))
+            self._remarks.went_back(self._step, step)
+        self._step = step
+        self._epoch = self._epoch if isnan(reading.epoch) else reading.epoch
+        return step, events
+
+    def _time(self, told: float) -> float:
+        """Unix seconds that never go back; without any in the file, rows are a second apart."""
+        if isfinite(told):
+            self.timed = True
+            self._clock = max(self._clock, told if told > UNIX else self._started + told)
+        elif not self.timed:
+            self._clock = self._started + self._rows
+        return self._clock
+
+
+def united(readings: Iterable[Reading | None], remarks: Remarks) -> Iterator[Reading]:
+    """Neighbours of one step as one reading: the mean of several losses, and what else each of them knows."""
+    held: Reading | None = None
+    losses = 0
+    for reading in readings:
+        if held is not None and reading is not None and _belongs(held, reading):
+            losses += not isnan(reading.loss)
+            if losses > 1:
+                remarks.several_losses()
+            _unite(held, reading, losses)
+            continue
+        if held is not None:
+            yield held
+        held, losses = reading, 0 if reading is None else int(not isnan(reading.loss))
+    if held is not None:
+        yield held
+
+
+def _belongs(held: Reading, reading: Reading) -> bool:
+    if reading.step is None or held.step != reading.step:
+        return False
+    both = not isnan(held.loss) and not isnan(reading.loss)
+    after = not isnan(held.loss) and not isnan(reading.eval_loss)
+    return not (both and _later(reading.epoch, held.epoch)) and not after
+
+
+def _unite(held: Reading, more: Reading, losses: int) -> None:
+    if isnan(held.loss):
+        held.loss = more.loss
+    elif not isnan(more.loss):
+        held.loss += (more.loss - held.loss) / losses if isfinite(held.loss) and isfinite(more.loss) else inf
+    for name in ("grad_norm", "learning_rate", "skipped", "time", "epoch", "eval_loss"):
+        if isnan(getattr(held, name)):
+            setattr(held, name, getattr(more, name))
+
+
+def _later(epoch: float, before: float) -> bool:
+    return isfinite(epoch) and isfinite(before) and floor(epoch) > floor(before)
+
+
+def _square(norm: float) -> float:
+    """A finite norm's square stays finite and over 0 in float32."""
+    if not isfinite(norm) or norm == 0:
+        return norm
+    return min(max(norm * norm, _TINY), LARGEST)

@@ -1,0 +1,40 @@
+"""All formats of files, the more particular first: the first one that fits is taken."""
+
+from stabmon.readers.format import Format
+from stabmon.readers.formats.algoperf import ALGOPERF
+from stabmon.readers.formats.any_log import ANY_LOG
+from stabmon.readers.formats.csv import CSV
+from stabmon.readers.formats.json_array import JSON_ARRAY
+from stabmon.readers.formats.json_lines import JSON_LINES
+from stabmon.readers.formats.lightning import LIGHTNING
+from stabmon.readers.formats.llamafactory import LLAMAFACTORY
+from stabmon.readers.formats.llmc import LLMC
+from stabmon.readers.formats.megatron import MEGATRON
+from stabmon.readers.formats.mlflow import METRIC
+from stabmon.readers.formats.modded_nanogpt import MODDED_NANOGPT
+from stabmon.readers.formats.nanogpt import NANOGPT
+from stabmon.readers.formats.olmo import OLMO
+from stabmon.readers.formats.torchtitan import TORCHTITAN
+from stabmon.readers.formats.trainer_console import TRAINER_CONSOLE
+from stabmon.readers.formats.trainer_state import TRAINER_STATE
+from stabmon.readers.formats.wandb_export import WANDB_EXPORT
+
+FORMATS: tuple[Format, ...] = (
+    TRAINER_STATE,
+    JSON_ARRAY,
+    LLAMAFACTORY,
+    JSON_LINES,
+    WANDB_EXPORT,
+    ALGOPERF,
+    LIGHTNING,
+    METRIC,
+    NANOGPT,
+    MODDED_NANOGPT,
+    LLMC,
+    MEGATRON,
+    TORCHTITAN,
+    OLMO,
+    TRAINER_CONSOLE,
+    CSV,
+    ANY_LOG,
+)

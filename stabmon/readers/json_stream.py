@@ -1,0 +1,49 @@
+"""The objects of a JSON array, one by one, out of a document that need not be whole."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from stabmon.readers.source import Source
+from stabmon.readers.text import decoded
+
+LONGEST = 4 << 20
+"""Characters of one object."""
+
+_BETWEEN = re.compile(r"[\s,]*")
+
+
+def objects(source: Source, opening: re.Pattern[str]) -> Iterator[dict[str, object]]:
+    """Those of the array that `opening` ends with. A document that is cut off says so to the notes."""
+    decoder, text, at, count = json.JSONDecoder(), "", -1, 0
+    wanted = 0
+    for chunk in decoded(source.chunks()):
+        text += chunk
+        if at < 0:
+            if not (match := opening.search(text)):
+                text = text[-1000:]
+                continue
+            at = match.end()
+        while len(text) - at >= wanted:
+            at = _skip(text, at)
+            if text[at : at + 1] == "]":
+                return
+            try:
+                found, at = decoder.raw_decode(text, at)
+            except (ValueError, RecursionError):
+                wanted = 2 * (len(text) - at)  # twice as much before the next try: a long object is not parsed for ever
+                break
+            wanted, count = 0, count + 1
+            if isinstance(found, dict):
+                yield found
+        text, at = text[at:], 0
+        if len(text) > LONGEST:
+            break
+    source.notes.say(f"The file is cut off or damaged after entry {count}; what is whole was read.")
+
+
+def _skip(text: str, at: int) -> int:
+    match = _BETWEEN.match(text, at)
+    return match.end() if match else at

@@ -1,0 +1,107 @@
+"""Logs whose lines a regular expression reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from stabmon.readers.format import Format, Head
+from stabmon.readers.reading import Asked, ReadError, Reading, number, whole
+from stabmon.readers.rows import when
+from stabmon.readers.source import Source
+from stabmon.readers.text import lines
+
+NUMBER = r"[-+]?(?:(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?|[nN][aA][nN]|[iI]nf(?:inity)?)"
+"""Not finite ones too, and commas between thousands."""
+
+LONGEST = 1 << 15
+"""Characters of a line that an expression is tried on."""
+
+_RANK = re.compile(r"\[(?:rank|default)(\d+)\]:?\s?")
+
+
+def log(name: str, *patterns: str) -> Format:
+    """Lines that one of the patterns is found in; `NUMBER` stands for one, groups are named as Reading's fields."""
+    found = [re.compile(pattern.replace("NUMBER", NUMBER), re.MULTILINE) for pattern in patterns]
+    groups = {group for pattern in found for group in pattern.groupindex}
+    stepped = [pattern for pattern in found if "step" in pattern.groupindex]
+    trained = [pattern for pattern in found if "loss" in pattern.groupindex]
+
+    def fits(head: Head, asked: Asked) -> bool:
+        return any(pattern.search(head.text) for pattern in stepped)
+
+    def parse(line: str) -> Reading | None:
+        for pattern in found:
+            if match := pattern.search(line):
+                return reading(match)
+        return None
+
+    def readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | None]:
+        if asked.loss is None and not source.follow and not _in_head(trained, source):
+            source.notes.say("It has evaluations only; their loss is read.")
+            asked = Asked("eval_loss")
+        return as_asked(by_line(source, parse, LONGEST), name, groups, asked)
+
+    return Format(name, fits, readings)
+
+
+def _in_head(patterns: list[re.Pattern[str]], source: Source) -> bool:
+    """Looks further until one is found, or there is no more to look at."""
+    while True:
+        text = Head(source.head, whole=True).text
+        if any(pattern.search(text) for pattern in patterns):
+            return True
+        if not source.look():
+            return False
+
+
+def reading(match: re.Match[str]) -> Reading:
+    """ValueError: a group is no number."""
+    cells = match.groupdict()
+    step, time = whole(cells.pop("step", None)), when(cells.pop("time", None))
+    return Reading(step, time=time, **{name: number(cell) for name, cell in cells.items()})
+
+
+def by_line(
+    source: Source, parse: Callable[[str], Reading | None], longest: int | None = None
+) -> Iterator[Reading | None]:
+    """What `parse` makes of each line that is not longer; of several ranks in one log, the first that speaks."""
+    kept: str | None = None
+    spoiled = 0
+    for line in lines(source.chunks(), source.notes, source.follow):
+        if line is None:
+            yield None
+            continue
+        if longest and len(line) > longest:
+            continue
+        rank = None
+        if line[0] == "[" and (match := _RANK.match(line)):
+            rank, line = match[1], line[match.end() :]
+            if kept is not None and rank != kept:
+                source.notes.say(f"Lines of several ranks; those of rank {kept} are read.")
+                continue
+        try:
+            made = parse(line)
+        except ValueError as error:
+            spoiled += 1
+            source.notes.say(f"A line was left out: {error}.") if spoiled == 1 else None
+            continue
+        if made is not None:
+            kept = rank if kept is None else kept
+            yield made
+    if spoiled > 1:
+        source.notes.say(f"{spoiled} lines in all were left out because they could not be read.")
+
+
+def as_asked(readings: Iterator[Reading | None], name: str, groups: set[str], asked: Asked) -> Iterator[Reading | None]:
+    """With the evaluation's loss as the loss where that was asked for. ReadError: the format has no such thing."""
+    if asked.loss in (None, "loss"):
+        return readings
+    if asked.loss != "eval_loss" or "eval_loss" not in groups:
+        has = " and ".join(sorted(groups & {"loss", "eval_loss"}))
+        raise ReadError(f"a {name} has no {asked.loss!r}; it has {has}, so leave --loss out or name one of them")
+    return (made and _evaluated(made) for made in readings)
+
+
+def _evaluated(made: Reading) -> Reading:
+    return Reading(made.step, loss=made.eval_loss, learning_rate=made.learning_rate, time=made.time)

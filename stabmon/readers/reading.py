@@ -1,0 +1,81 @@
+"""What a format reads off one row or line, before it is known what comes beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, isfinite, nan
+
+import numpy as np
+
+LARGEST = float(np.finfo(np.float32).max)
+LARGEST_STEP = 2**53
+
+
+class ReadError(ValueError):
+    """A file that cannot be read: its name, what was found, what can be read, what to do. One line, for people."""
+
+
+class Notes(list[str]):
+    """Sentences for people, each told once."""
+
+    def say(self, text: str) -> None:
+        if text not in self:
+            self.append(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user named; None: it is guessed."""
+
+    loss: str | None = None
+    step: str | None = None
+    run: str | None = None
+
+
+@dataclass(slots=True)
+class Reading:
+    """NaN: not read. Inf: read and not finite."""
+
+    step: int | None = None
+    """None: the file does not tell."""
+    loss: float = nan
+    grad_norm: float = nan
+    learning_rate: float = nan
+    eval_loss: float = nan
+    skipped: float = nan
+    """1 where the optimizer skipped the step, 0 where it did not."""
+    epoch: float = nan
+    time: float = nan
+    """Unix seconds, or seconds since the start."""
+
+    @property
+    def trained(self) -> bool:
+        """It tells of a training step, not of an evaluation or of nothing."""
+        return self.loss == self.loss or self.grad_norm == self.grad_norm
+
+
+def number(cell: object) -> float:
+    """A cell as a float32 can hold it: NaN where it is blank, Inf where it is not finite. ValueError: no number."""
+    if cell is None or cell == "":
+        return nan
+    if isinstance(cell, str):
+        cell = cell.strip().replace(",", "")
+        if not cell:
+            return nan
+    elif isinstance(cell, bool) or not isinstance(cell, int | float):
+        raise ValueError(f"{cell!r} is no number")
+    try:
+        value = float(cell)
+    except OverflowError:
+        return LARGEST
+    return max(min(value, LARGEST), -LARGEST) if isfinite(value) else inf
+
+
+def whole(cell: object) -> int | None:
+    """A step; None where it is blank. ValueError: no number of steps."""
+    value = number(cell)
+    if value != value:
+        return None
+    if not 0 <= value < LARGEST_STEP:
+        raise ValueError(f"{str(cell)[:40]!r} is no step")
+    return int(value)

@@ -1,0 +1,78 @@
+"""What a file is, by its content; and what to say of one that is nothing we know."""
+
+from __future__ import annotations
+
+from stabmon.readers.format import Format, Head
+from stabmon.readers.formats import FORMATS
+from stabmon.readers.reading import Asked, ReadError
+from stabmon.readers.source import HEAD, Source
+
+READABLE = (
+    "trainer_state.json, Lightning's metrics.csv, W&B's CSV export, TensorBoard and MLflow folders, logs of nanoGPT, "
+    "llm.c, Megatron, torchtitan, OLMo and the like, CSV, JSON lines and *.stabmon"
+)
+_KNOWN = (
+    (b"PK\x03\x04", "a zip archive (or a PyTorch checkpoint)"),
+    (b"\x28\xb5\x2f\xfd", "packed with zstd"),
+    (b"\xfd7zXZ\0", "packed with xz"),
+    (b"BZh", "packed with bzip2"),
+    (b"\x1f\x8b", "packed twice with gz"),
+    (b"SQLite format 3\0", "a database; a run log is read from a file, unpacked"),
+    (b"\x89PNG", "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+    (b"%PDF", "a PDF"),
+    (b"PAR1", "a Parquet table; save it as CSV"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"\x80\x02", "a Python pickle"),
+)
+_FIRST = 1 << 16
+
+
+def recognised(source: Source, asked: Asked) -> tuple[Format, Head]:
+    """The format, and the head by which it was found: the first that is sure, as soon as there is enough of the file;
+    those that guess only once there is no more to look at.
+    """
+    asked_at, growing = 0, True
+    while growing:
+        before = len(source.head)
+        growing = source.look()
+        size = len(source.head)
+        if growing and (size == before or (size > _FIRST and size < 2 * asked_at and size < HEAD)):
+            if source.stopped.is_set():
+                break
+            continue
+        asked_at = size
+        head = Head(source.head, whole=not growing)
+        if is_binary(head.raw):
+            break
+        if found := _fitting(head, asked, sure=True) or (_fitting(head, asked, sure=False) if not growing else None):
+            return found, head
+        if source.follow and (found := _fitting(head, asked, sure=False)):
+            return found, head
+    raise ReadError(_unknown(source, asked))
+
+
+def _fitting(head: Head, asked: Asked, sure: bool) -> Format | None:
+    return next((form for form in FORMATS if form.sure is sure and form.fits(head, asked)), None)
+
+
+def is_binary(raw: bytes) -> bool:
+    """By its mark, or by characters that no text has."""
+    sample = raw[:_FIRST]
+    if any(sample.startswith(mark) for mark, _ in _KNOWN):
+        return True
+    odd = sum(sample.count(bytes([code])) for code in (*range(1, 7), *range(14, 27)))
+    return odd > 0.02 * len(sample)
+
+
+def _unknown(source: Source, asked: Asked) -> str:
+    raw = source.head
+    if not raw.strip():
+        return f"{source.name} is empty"
+    kind = next((kind for mark, kind in _KNOWN if raw.startswith(mark)), None)
+    if kind or is_binary(raw):
+        return f"{source.name} is {kind or 'binary'}, no log that stabmon reads; give one of {READABLE}"
+    head = Head(raw, whole=True)
+    first = head.lines[0].strip()[:60] if head.lines else ""
+    hint = f"no line has {asked.loss!r}" if asked.loss else "name the loss with --loss if it is a table or JSON lines"
+    return f"{source.name} begins with {first!r} and holds no losses that stabmon finds ({hint}); it reads {READABLE}"

@@ -1,0 +1,225 @@
+"""A file that another tool wrote, as the run that it tells of."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from math import isfinite
+from pathlib import Path
+from threading import Event as Stop
+from typing import BinaryIO
+
+from stabmon.readers.feeding import UNIX, Feeding
+from stabmon.readers.format import Format, Head
+from stabmon.readers.formats import mlflow, run_log, tensorboard
+from stabmon.readers.reading import Asked, Notes, ReadError, Reading
+from stabmon.readers.recognised import recognised
+from stabmon.readers.source import POLL_SECONDS, Source
+from stabmon.records import Event, Run, Snapshot
+from stabmon.runlog import Recorded
+
+_Feeds = Iterator[tuple[Snapshot, list[Event]]]
+_Readings = Iterator[Reading | None]
+
+
+@dataclass
+class Recording:
+    """What a file holds. `feeds` may be gone through once."""
+
+    format: str
+    """As people call it, such as "Hugging Face trainer_state.json"."""
+    run: Run
+    notes: list[str]
+    """What to know of it, in sentences; more may come while it is read."""
+    others: tuple[str, ...] = ()
+    """Other runs in the same file; name one as `run` to read it."""
+    recorded: Recorded | None = None
+    """Of our own run log: all that it holds."""
+    seen: set[str] = field(default_factory=set)
+    """Stored statistics that had a value so far."""
+    timed: bool = False
+    """The file tells times. Else those of the snapshots count rows, a second each."""
+    _feeds: _Feeds = field(default_factory=lambda: iter(()), repr=False)
+    _stopped: Stop = field(default_factory=Stop, repr=False)
+
+    def feeds(self) -> _Feeds:
+        """What the pipeline is fed, in order, in bounded memory. Of a followed file: as it comes, until `stop`.
+
+        ReadError: the file ceases to be readable.
+        """
+        with for_people(self.run.name):
+            yield from self._feeds
+
+    def stop(self) -> None:
+        """Ends what is followed, within a second; from any thread."""
+        self._stopped.set()
+
+
+def opened(
+    source: Path | BinaryIO,
+    *,
+    loss: str | None = None,
+    step: str | None = None,
+    run: str | None = None,
+    follow: bool = False,
+) -> Recording:
+    """The run that a file, a folder that is a run, or a binary stream holds; the format is found by content.
+
+    loss, step: names of columns, keys or tags, where the guess is wrong. run: which of several in one file. follow: go
+    on with what is written later; waits until there is enough to tell what it is. ReadError: it cannot be read.
+    """
+    asked = Asked(loss, step, run)
+    if not isinstance(source, Path):
+        name = getattr(source, "name", "")
+        with for_people("standard input"):
+            return _of_source(
+                Source(source, "standard input" if name in ("", "<stdin>", 0) else str(name), None, follow, Notes()),
+                asked,
+            )
+    with for_people(str(source)):
+        if source.is_dir():
+            return _of_folder(source, asked, follow)
+        return _of_file(source, asked, follow)
+
+
+@contextmanager
+def for_people(name: str) -> Iterator[None]:
+    """Whatever a file may do to its reader becomes one line."""
+    try:
+        yield
+    except ReadError:
+        raise
+    except FileNotFoundError:
+        raise ReadError(f"{name} is not there; give a file, a folder, or - for standard input") from None
+    except PermissionError:
+        raise ReadError(f"{name} may not be read by you (permission denied)") from None
+    except OSError as error:
+        raise ReadError(f"{name} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError, MemoryError, sqlite3.Error) as error:
+        raise ReadError(f"{name} cannot be read: {error}") from None
+
+
+def _of_file(path: Path, asked: Asked, follow: bool) -> Recording:
+    with path.open("rb") as file:
+        head = file.read(64)
+    if head.startswith(run_log.MAGIC):
+        return _of_run_log(path, follow)
+    if tensorboard.is_events(head):
+        return _of_path(path, path.parent.name, tensorboard.NAME, tensorboard.readings, asked, follow)
+    return _of_source(Source(path.open("rb"), str(path), path, follow, Notes()), asked)
+
+
+def _of_run_log(path: Path, follow: bool) -> Recording:
+    found = run_log.recorded(path)
+    made = Recording(run_log.NAME, found.run, Notes(), recorded=found, timed=True)
+    feeds = run_log.followed(path, made._stopped) if follow else found.feeds()
+    made._feeds = _noting(feeds, made)
+    return made
+
+
+def _noting(feeds: _Feeds, made: Recording) -> _Feeds:
+    layout = None
+    for snapshot, events in feeds:
+        if snapshot.layout is not layout:
+            layout = snapshot.layout
+            made.seen |= {statistic for statistic, _ in layout.columns}
+        yield snapshot, events
+
+
+def _of_folder(folder: Path, asked: Asked, follow: bool) -> Recording:
+    if mlflow.is_run(folder):
+        return _of_path(folder, mlflow.run_name(folder), mlflow.NAME, mlflow.readings, asked, follow)
+    if tensorboard.files(folder):
+        return _of_path(folder, folder.name, tensorboard.NAME, tensorboard.readings, asked, follow)
+    raise ReadError(
+        f"{folder} is a folder, and no run by itself; give a file of it (*.stabmon, trainer_state.json, a log)"
+    )
+
+
+def _of_path(
+    path: Path,
+    name: str,
+    kind: str,
+    readings: Callable[[Path, Asked, Notes], _Readings],
+    asked: Asked,
+    follow: bool,
+) -> Recording:
+    notes, stopped = Notes(), Stop()
+
+    def again() -> _Readings:
+        return readings(path, asked, notes)
+
+    made = _reread(again, stopped) if follow else again()
+    return _recording(kind, name or path.name, path, made, notes, stopped, follow)
+
+
+def _of_source(source: Source, asked: Asked) -> Recording:
+    form, head = recognised(source, asked)
+    follow, path = source.follow, source.path
+    if follow and form.document and path:
+        source.close()
+        stopped = Stop()
+
+        def again() -> _Readings:
+            return _document(form, path, asked, source.notes)
+
+        readings = _reread(again, stopped)
+    else:
+        readings, stopped = form.readings(source, head, asked), source.stopped
+    name = path.name if path else "standard input"
+    made = _recording(form.name, name, path, readings, source.notes, stopped, follow)
+    if source.run:
+        made.run = Run(source.run, made.run.started, framework=form.name)
+    made.others = source.others
+    return made
+
+
+def _document(form: Format, path: Path, asked: Asked, notes: Notes) -> _Readings:
+    source = Source(path.open("rb"), str(path), path, False, notes)
+    try:
+        while source.look():
+            pass
+        yield from form.readings(source, Head(source.head, True), asked)
+    finally:
+        source.close()
+
+
+def _reread(again: Callable[[], _Readings], stopped: Stop) -> _Readings:
+    """What is new each time that it is read from the start."""
+    done = 0
+    while not stopped.is_set():
+        count = 0
+        for reading in again():
+            count += 1
+            if count > done:
+                yield reading
+        done = count
+        yield None
+        stopped.wait(POLL_SECONDS)
+
+
+def _recording(
+    kind: str, name: str, path: Path | None, readings: _Readings, notes: Notes, stopped: Stop, follow: bool
+) -> Recording:
+    """Looks at the first reading for the time at which it began; not where that may have to be waited for."""
+    started = path.stat().st_mtime if path else time.time()
+    if not follow:
+        first = next(readings, None)
+        if first is None:
+            raise ReadError(f"{path or name} is {kind}, but holds no loss; nothing can be judged")
+        started = first.time if isfinite(first.time) and first.time > UNIX else started
+        readings = chain([first], readings)
+    made = Recording(kind, Run(name, started, framework=kind), notes, _stopped=stopped)
+    made._feeds = _through(Feeding(started, notes), readings, made)
+    return made
+
+
+def _through(feeding: Feeding, readings: _Readings, made: Recording) -> _Feeds:
+    made.seen = feeding.seen
+    for fed in feeding.feeds(readings):
+        made.timed = feeding.timed
+        yield fed

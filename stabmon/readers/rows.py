@@ -1,0 +1,183 @@
+"""Rows with named cells, of JSON lines and tables alike: which name is what, and what a row tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import inf, isfinite, nan
+
+from stabmon.readers import names
+from stabmon.readers.reading import Asked, Notes, ReadError, Reading, number, whole
+
+Row = Mapping[str, object]
+
+_STEADY = 20
+"""Rows in a row that all have a loss, after which one without it, but else alike, is a loss that was not finite."""
+_MORE = ("learning_rate", "grad_norm", "eval_loss", "epoch", "time")
+
+
+def flat(row: Mapping[str, object]) -> dict[str, object]:
+    """`{"train": {"loss": 1}}` as `train/loss`, one level deep."""
+    made: dict[str, object] = {}
+    for name, cell in row.items():
+        if isinstance(cell, dict):
+            made |= {f"{name}/{inner}": value for inner, value in cell.items()}
+        else:
+            made[name] = cell
+    return made
+
+
+def counts(rows: Sequence[Row]) -> dict[str, int]:
+    """Numbers seen of each name that any row has."""
+    found: dict[str, int] = {}
+    for row in rows:
+        for name, cell in row.items():
+            found[name] = found.get(name, 0) + _numeric(cell)
+    return found
+
+
+def _numeric(cell: object) -> bool:
+    try:
+        value = number(cell)
+    except ValueError:
+        return False
+    return value == value
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The name that each is read from; "" where there is none."""
+
+    loss: str
+    step: str = ""
+    learning_rate: str = ""
+    grad_norm: str = ""
+    eval_loss: str = ""
+    epoch: str = ""
+    time: str = ""
+
+
+def roles(rows: Sequence[Row], asked: Asked, notes: Notes, where: str) -> Roles | None:
+    """Guessed from names and from how many numbers they have; said aloud. None: nothing looks like a loss.
+
+    ReadError: what was asked for is not there.
+    """
+    seen = counts(rows)
+    for option, name in (("loss", asked.loss), ("step", asked.step)):
+        if name is not None and name not in seen:
+            raise ReadError(f"{where} has no {name!r}; give one of these as --{option}: {_listed(seen)}")
+    losses = names.best("loss", seen) or names.best("eval_loss", seen)
+    if not (asked.loss or losses):
+        return None
+    chosen = {role: next(iter(names.best(role, seen)), "") for role in _MORE}
+    loss = asked.loss or losses[0]
+    if chosen["eval_loss"] == loss:
+        chosen["eval_loss"] = ""
+    step = asked.step or next(iter(names.best("step", seen)), "")
+    made = Roles(loss, step or (chosen["epoch"] if _counts_epochs(rows, loss, chosen["epoch"]) else ""), **chosen)
+    _say(made, [name for name in losses if name != loss and seen[name]], notes)
+    return made
+
+
+def _counts_epochs(rows: Sequence[Row], loss: str, epoch: str) -> bool:
+    """Each row with a loss has an epoch of its own."""
+    found = [number(row.get(epoch)) for row in rows if epoch and _numeric(row.get(loss)) and _numeric(row.get(epoch))]
+    return bool(found) and all(value.is_integer() for value in found) and len(set(found)) == len(found)
+
+
+def _say(made: Roles, others: Sequence[str], notes: Notes) -> None:
+    read = {"learning rate": made.learning_rate, "gradient norm": made.grad_norm, "evaluation loss": made.eval_loss}
+    more = "".join(f", {what} from {name!r}" for what, name in read.items() if name)
+    steps = f"step from {made.step!r}" if made.step else "steps counted"
+    notes.say(f"Loss read from {made.loss!r}, {steps}{more}.")
+    if others:
+        notes.say(f"Other columns that may be a loss: {_listed(others)}; name one with --loss to read it instead.")
+    if made.step and made.step == made.epoch:
+        notes.say("There is no step; epochs stand for steps.")
+    elif not made.step:
+        notes.say("There is no step; rows with a loss are counted instead.")
+
+
+def _listed(found: Sequence[str] | Mapping[str, int]) -> str:
+    shown = [name[:60] for name in found][:12]
+    return ", ".join(shown) + (f" and {len(found) - len(shown)} more" if len(found) > len(shown) else "")
+
+
+def reader(roles: Roles) -> Callable[[Row], Reading | None]:
+    """Reads a row; None where it tells nothing. ValueError: a cell is no number."""
+    blanks = _Blanks(roles.loss, {roles.loss, roles.grad_norm})
+    evaluation, known = roles.eval_loss, 0
+
+    def read(row: Row) -> Reading | None:
+        nonlocal evaluation, known
+        get = row.get
+        loss, norm = number(get(roles.loss)), number(get(roles.grad_norm))
+        if loss != loss and not evaluation and len(row) != known:  # the first evaluation may come late
+            known, evaluation = len(row), next(iter(names.best("eval_loss", counts([row]))), "")
+            evaluation = "" if evaluation == roles.loss else evaluation
+        evaluated = number(get(evaluation))
+        rate = number(get(roles.learning_rate))
+        if blanks.hides(row, loss):
+            loss = inf
+        if loss != loss and evaluated != evaluated and norm != norm and rate != rate:
+            return None
+        return Reading(
+            whole(get(roles.step)),
+            loss,
+            norm,
+            rate,
+            evaluated,
+            nan,
+            number(get(roles.epoch)),
+            when(get(roles.time)),
+        )
+
+    return read
+
+
+class _Blanks:
+    """Finds rows whose loss is blank because it was NaN: alike in all else to the rows that have one, after a stretch
+    in which no such row lacked it. A log that writes its loss in every tenth row is none of that.
+    """
+
+    def __init__(self, name: str, may_lack: set[str]) -> None:
+        self._name, self._may_lack = name, may_lack
+        self._alike: set[str] | None = None
+        self._steady = 0
+        self._off = False
+
+    def hides(self, row: Row, loss: float) -> bool:
+        if self._off or (loss == loss and self._steady > _STEADY):
+            return False
+        if loss == loss and self._alike and self._steady:
+            self._steady += 1
+            return False
+        filled = {name for name, cell in row.items() if cell is not None and cell != ""} - self._may_lack
+        if loss == loss:
+            self._alike, self._steady = filled, self._steady + 1
+            return False
+        if filled != self._alike:
+            return False
+        self._off = self._steady < _STEADY
+        return not self._off
+
+
+def when(cell: object) -> float:
+    """Unix seconds, or seconds since the start; NaN where it is neither."""
+    if cell is None or cell == "":
+        return nan
+    try:
+        value = number(cell)
+    except ValueError:
+        return _of_date(str(cell))
+    if not isfinite(value):
+        return nan
+    return value / 1000 if value > 1e11 else value
+
+
+def _of_date(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError):
+        return nan

@@ -1,0 +1,101 @@
+"""Tables of text: commas, semicolons or tabs, a header, quotes where needed."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+
+from stabmon.readers.format import Head
+from stabmon.readers.reading import Asked, ReadError, Reading
+from stabmon.readers.rows import Roles, Row, reader, roles
+from stabmon.readers.source import Source
+from stabmon.readers.text import lines
+
+_DELIMITERS = (",", "\t", ";")
+_LONGEST_ROW = 1 << 20
+
+
+def header(head: Head) -> tuple[list[str], str]:
+    """Names of the columns and what parts them; no names where the first line is no header."""
+    first = head.lines[0] if head.lines else ""
+    if first[:1] in "{[" or len(first) > _LONGEST_ROW:
+        return [], ","
+    found = max(_DELIMITERS, key=first.count)
+    cells = [cell.strip() for cell in _cells(first, found)]
+    named = len(cells) > 1 and len(set(cells)) == len(cells) and not any(_numeric(cell) for cell in cells)
+    return (cells if named else []), found
+
+
+def head_rows(head: Head) -> list[Row]:
+    """Of the head's lines, without those that are no rows."""
+    columns, delimiter = header(head)
+    found = (_cells(line, delimiter) for line in head.lines[1:])
+    return [dict(zip(columns, cells, strict=True)) for cells in found if len(cells) == len(columns)]
+
+
+def readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | None]:
+    """ReadError: no column looks like a loss, or the one that was asked for is not there."""
+    columns, delimiter = header(head)
+    chosen = roles(head_rows(head) or [dict.fromkeys(columns, "")], asked, source.notes, source.name)
+    if chosen is None:
+        raise ReadError(f"{source.name} has no column that looks like a loss; name one with --loss: {columns}")
+    return read_rows(source, columns, delimiter, chosen)
+
+
+def read_rows(source: Source, columns: Sequence[str], delimiter: str, chosen: Roles) -> Iterator[Reading | None]:
+    """A row with more or fewer cells, or with a word for a number, is left out and counted; a header that comes again
+    is none.
+    """
+    read, spoiled, number, first = reader(chosen), 0, 0, ""
+    for cells in _rows(source, delimiter):
+        if cells is None:
+            yield None
+            continue
+        number += 1
+        if cells == columns or [cell.strip() for cell in cells] == columns:
+            continue
+        try:
+            made = read(dict(zip(columns, cells, strict=True)))
+        except ValueError as error:
+            spoiled, first = spoiled + 1, first or f"line {number}: {error}"
+            continue
+        if made is not None:
+            yield made
+    if spoiled:
+        source.notes.say(f"{spoiled} rows were left out because they could not be read; the first is {first[:200]}.")
+
+
+def _rows(source: Source, delimiter: str) -> Iterator[list[str] | None]:
+    open_quote = ""
+    for line in lines(source.chunks(), source.notes, source.follow):
+        if line is None:
+            yield None
+            continue
+        if not open_quote and '"' not in line:
+            yield line.split(delimiter)
+            continue
+        row = f"{open_quote}\n{line}" if open_quote else line
+        if row.count('"') % 2 and len(row) < _LONGEST_ROW:
+            open_quote = row
+            continue
+        open_quote = ""
+        yield _cells(row, delimiter)
+    if open_quote:
+        source.notes.say("The last row is cut off in the middle of a quote.")
+
+
+def _cells(row: str, delimiter: str) -> list[str]:
+    if '"' not in row:
+        return row.split(delimiter)
+    try:
+        return next(csv.reader([row], delimiter=delimiter), [])
+    except csv.Error:
+        return []
+
+
+def _numeric(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
