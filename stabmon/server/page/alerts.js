@@ -1,46 +1,78 @@
-// Alerts with evidence, cause and remedies; events as one line each.
+// Alerts with evidence, cause and remedies, and what a person said of them; events as one line each.
 
+import { send, served } from "./api.js";
 import { make } from "./dom.js";
-import { clock, number, SEVERITIES } from "./words.js";
+import { clock, number, plain, SEVERITIES, symbol } from "./words.js";
 
-export function alertCards(alerts) {
-  if (alerts.length === 0) return [make("p", {}, "None so far.")];
-  const rank = (alert) => SEVERITIES.indexOf(alert.severity);
-  const standing = alerts.filter((alert) => alert.open).sort((a, b) => rank(b) - rank(a));
-  const over = alerts.filter((alert) => !alert.open);
-  const cards = standing.map(card);
-  if (standing.length === 0) cards.push(make("p", {}, "None is open."));
-  if (over.length > 0) {
-    cards.push(make("details", {}, make("summary", {}, `${over.length} earlier`), ...over.map(card)));
-  }
+const KINDS = { acknowledged: "Acknowledged", muted: "Muted", false_alarm: "Called a false alarm" };
+
+// Of one detector and one stretch of time only the newest word is a card of its own.
+export function alertCards(view, alerts) {
+  const told = alerts.filter(({ state }) => state === "raised");
+  if (told.length === 0) return [make("p", { class: "none" }, "None so far.")];
+  const rank = (alert) => (alert.mark ? -1 : SEVERITIES.indexOf(alert.severity));
+  const standing = told.filter((alert) => alert.open).sort((a, b) => rank(b) - rank(a));
+  const over = told.filter((alert) => !alert.open);
+  const cards = standing.map((alert) => card(view, alert));
+  if (standing.length === 0) cards.push(make("p", { class: "none" }, "None is open."));
+  const toggled = (event) => (view.overOpen = event.target.open);
+  if (over.length > 0) cards.push(make("details", { class: "earlier", open: view.overOpen || over.some(({ id }) => id === view.state.alert), ontoggle: toggled }, make("summary", {}, `${over.length} earlier`), ...over.map((alert) => card(view, alert))));
   return cards;
 }
 
-function card(alert) {
+function card(view, alert) {
   const layer = alert.layer === null ? alert.site : `layer ${alert.layer} (${alert.site})`;
-  const where = [alert.severity, alert.detector, `step ${number(alert.step)}`, `since step ${number(alert.since)}`, layer, clock(alert.time)];
-  const evidence = Object.entries(alert.evidence).map(([name, value]) =>
-    make("div", {}, make("dt", {}, name.replaceAll("_", " ")), make("dd", {}, number(value))),
-  );
-  if (alert.state === "cleared") {
-    return make("article", { class: "alert healthy over" }, make("h3", {}, `Over: ${alert.detector}`), make("p", { class: "where" }, where.slice(2, 3).join()));
-  }
+  const end = alert.open || alert.ended === null ? "" : `over at step ${number(alert.ended)}`;
+  const where = [alert.severity, plain(alert.detector), `step ${number(alert.step)}`, `since step ${number(alert.since)}`, end, layer, clock(alert.time)];
+  const evidence = Object.entries(alert.evidence).map(([name, value]) => make("div", {}, make("dt", {}, plain(name)), make("dd", {}, number(value))));
+  const runbook = alert.runbook === undefined ? `runbook/${encodeURIComponent(alert.detector)}` : alert.runbook;
+  const current = view.state.alert === alert.id;
   return make(
     "article",
-    { class: `alert ${alert.severity}${alert.open ? "" : " over"}` },
-    make("h3", {}, alert.headline),
-    make("p", { class: "where" }, where.filter(Boolean).join(" · "), " · ", make("a", { href: `runbook/${encodeURIComponent(alert.detector)}` }, "runbook")),
+    { class: `alert ${alert.severity}${alert.open ? "" : " over"}${alert.mark ? " marked" : ""}`, "aria-current": current ? "true" : undefined, "data-alert": alert.id },
+    make("h3", {}, make("button", { type: "button", class: "link", title: "Show its steps and its layer in all charts", onclick: () => showAlert(view, alert) }, `${symbol[alert.severity]} ${alert.headline}`)),
+    make("p", { class: "where" }, where.filter(Boolean).join(" · "), runbook ? " · " : "", runbook ? make("a", { href: runbook }, "runbook") : ""),
     make("dl", { class: "evidence" }, ...evidence),
     alert.cause ? make("p", {}, make("b", {}, "Why: "), alert.cause) : "",
     alert.ruled_out.length > 0 ? make("p", {}, make("b", {}, "Ruled out: "), alert.ruled_out.join("; ")) : "",
     alert.remedies.length > 0 ? make("p", {}, make("b", {}, "What to do, in this order:")) : "",
-    make("ol", {}, ...alert.remedies.map((remedy) => make("li", {}, remedy))),
+    alert.remedies.length > 0 ? make("ol", {}, ...alert.remedies.map((remedy) => make("li", {}, remedy))) : "",
+    served || alert.mark ? marking(view, alert) : "",
   );
 }
 
+// Its steps with some before and after, on every chart; its layer beside its neighbours.
+export function showAlert(view, alert) {
+  const end = Math.max(alert.ended ?? alert.step, alert.step);
+  const room = Math.max(25, Math.round((end - alert.since) / 2));
+  view.show(alert, Math.max(1, alert.since - room), end + room);
+}
+
+function marking(view, alert) {
+  const { mark } = alert;
+  const said = make("span", { role: "status" }, mark ? `${KINDS[mark.kind]}${mark.until ? ` until step ${number(mark.until)}` : ""}, ${clock(mark.time)}.` : "");
+  const button = (text, kind, more = () => ({})) => make("button", { type: "button", onclick: () => tell(view, alert, { kind, ...more() }, said) }, text);
+  if (!served) return make("p", { class: "marking" }, said);
+  if (mark) return make("p", { class: "marking" }, said, button("Take it back", "clear"));
+  const steps = make("input", { type: "number", min: 1, max: 1000000, value: 1000, "aria-label": "for how many steps to mute" });
+  return make("p", { class: "marking" }, button("Acknowledge", "acknowledge"), make("span", { class: "mute" }, button("Mute for", "mute", () => ({ steps: Number(steps.value) })), steps, " steps"), button("False alarm", "false_alarm"), said);
+}
+
+async function tell(view, alert, body, said) {
+  said.textContent = "Saving …";
+  try {
+    const { alerts } = await send(`alerts/${encodeURIComponent(alert.id)}/mark`, { run: view.id }, body);
+    view.take(alerts);
+  } catch (error) {
+    said.textContent = error.message === "token" ? "Not saved: the token is no longer good; open the address that stabmon printed." : `Not saved: ${error.message}`;
+  }
+}
+
 export function eventLines(events) {
-  return events.slice(0, 20).map((event) => {
-    const detail = Object.entries(event.detail).map(([name, value]) => `${name} ${typeof value === "number" ? number(value) : value}`);
-    return make("li", {}, `step ${number(event.step)}: ${event.kind.replaceAll("_", " ")}${detail.length ? ` (${detail.join(", ")})` : ""}`);
+  const known = events.filter(({ kind }) => kind !== "not_seen");
+  const lines = known.slice(0, 50).map(({ step, kind, detail }) => {
+    const more = Object.entries(detail).map(([name, value]) => `${plain(name)} ${typeof value === "number" ? number(value) : value}`);
+    return make("li", {}, `step ${number(step)}: ${plain(kind)}${more.length ? ` (${more.join(", ")})` : ""}`);
   });
+  return lines.length ? lines : [make("li", {}, "None so far.")];
 }

@@ -1,20 +1,23 @@
 // Which view: the list of a folder's runs, or one run.
 
-import { get, Refused } from "./api.js";
+import { get, Refused, served } from "./api.js";
 import { notice } from "./dom.js";
 import { showList } from "./list.js";
 import { showRun } from "./run.js";
 
 async function start() {
   const address = new URL(location.href);
-  // The cookie has it by now; an address that is copied or pictured should not.
-  address.searchParams.delete("token");
-  history.replaceState(null, "", address);
+  if (served) {
+    // The cookie has it by now; an address that is copied or pictured should not.
+    address.searchParams.delete("token");
+    history.replaceState(null, "", address);
+  }
   const wanted = address.searchParams.get("run");
   const { live, runs } = await get("runs");
-  if (wanted !== null) return showRun(wanted, live);
+  const beside = address.searchParams.getAll("with").flatMap((ids) => (runs.some(({ id }) => id === ids) ? [ids] : ids.split(",")));
+  if (wanted !== null) return showRun(wanted, { live, runs, beside });
   if (!live) return showList();
-  if (runs.length > 0) return showRun(runs[0].id, live);
+  if (runs.length > 0) return showRun(runs[0].id, { live, runs, beside });
   return notice(
     "Nothing to show here",
     "This run writes no run log (log=False, or STABMON_LOG=false), and this page is drawn from it.",
@@ -22,7 +25,7 @@ async function start() {
   );
 }
 
-export function failed(error) {
+function failed(error) {
   if (error instanceof Refused) {
     notice(
       "This page asks for a token",

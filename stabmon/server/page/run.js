@@ -1,91 +1,122 @@
-// One run: verdict, numbers, curves, layer-by-step pictures, alerts.
+// One run: builds the page from what the run has, and keeps it as new as the run is.
 
-import { follow, get, Refused } from "./api.js";
+import { follow, get, Refused, served } from "./api.js";
 import { alertCards, eventLines } from "./alerts.js";
-import { chart, drawCurves, drawLayers } from "./charts.js";
 import { find, make, show } from "./dom.js";
-import { failed } from "./main.js";
-import { capital, clock, duration, number, percent, symbol } from "./words.js";
+import { factsOf } from "./facts.js";
+import { anyCurve, anyPicture, curvesFigure, layerFigures, lossFigure, pictureFigures } from "./figures.js";
+import { changed, readFragment } from "./fragment.js";
+import { gesturesOn } from "./gestures.js";
+import { judgeTable, scoreFigures } from "./judges.js";
+import { marksOf } from "./marks.js";
+import { paint, panelOf } from "./panel.js";
+import { profileFigure } from "./profiles.js";
+import { remember, sitesOf } from "./sites.js";
+import { clockOf } from "./span.js";
+import { freshness, heading, tilesOf, verdictOf } from "./summary.js";
+import { watchTheme } from "./theme.js";
+import { compareOf, pressed, toldToolbar, toolbarOf } from "./toolbar.js";
+import { plain } from "./words.js";
 
-const LOSSES = [
-  ["loss", "loss", "loss", false],
-  ["eval_loss", "evaluation", "info", false],
-  ["bigram_loss", "bigram", "bigram", true],
-  ["unigram_loss", "unigram", "unigram", true],
-  ["uniform_loss", "uniform", "uniform", true],
-];
-const PICTURES = [
-  ["norm_input_msq", "Length of every norm's input"],
-  ["norm_gain", "Gain of every norm"],
-  ["grad_norm", "Gradient of every block"],
-  ["output_change_ratio", "How far each block's update moves the output"],
-];
-const BASELINES = "Dashed, what a model scores that sees one token of context (bigram), knows how common each token is (unigram), or guesses evenly (uniform).";
-const NAMES = { context_share: "position-dependent output" };
-// Seconds between redrawings: the server does its work in the training process.
-const EVERY = { summary: 1, alerts: 2, curves: 2, pictures: 5, still: 10 };
+// Seconds between two askings: the server may do its work in the training process.
+const EVERY = { summary: 1, alerts: 2, judges: 3, still: 10 };
+const LOOK = 500;
 
-export async function showRun(id, live) {
-  const view = { id, live, range: undefined, due: new Set(), lost: 0, alerts: [] };
-  view.summary = await get("run", { run: id });
+export async function showRun(id, { live, runs, beside }) {
+  const view = { id, live, state: readFragment(), alerts: [], events: [], marks: [], others: named(runs, beside), panels: [], places: new Map(), sites: new Map(), due: new Set(), at: {}, lost: 0 };
+  Object.assign(view, { change: (changes, ...keys) => change(view, changes, keys), gestures: gesturesOn, key: (key) => pressed(view, key), told: toldToolbar, show: (alert, begin, end) => showIncident(view, alert, begin, end) });
+  Object.assign(view, { take: (alerts) => takeAlerts(view, alerts), beside: (others) => besides(view, others) });
+  await Promise.all([readSummary(view), askJudges(view)]);
+  view.compare = live || !served ? "" : compareOf(view, runs);
   build(view);
-  render(view);
-  follow(id, {
-    rows: () => ["summary", "curves", "pictures", "alerts"].forEach((part) => view.due.add(part)),
-    found: () => (view.lost = 0),
-    lost: () => (view.lost ||= Date.now() / 1000),
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw(view));
+  watchTheme(find("theme"), () => repaint(view));
+  addEventListener("hashchange", () => ((view.state = readFragment()), stale(view)));
+  follow(id, { rows: () => news(view), found: () => ((view.lost = 0), (view.why = undefined), news(view)), lost: () => lose(view) });
   await work(view);
-  setInterval(() => work(view).catch(() => (view.lost ||= Date.now() / 1000)), 500);
+  setInterval(() => work(view), LOOK);
 }
 
-const names = ({ summary }) => summary.statistics.map((statistic) => statistic.name).join();
+const named = (runs, ids) => ids.map((id) => runs.find((run) => run.id === id)).filter(Boolean);
+const signature = ({ summary }) => summary.statistics.map(({ name, sites }) => `${name}:${sites}`).join();
+
+async function readSummary(view) {
+  view.summary = await get("run", { run: view.id });
+  view.read = performance.now();
+  view.at.summary = Date.now() / 1000;
+}
+
+async function askJudges(view) {
+  view.judges = await get("detectors", { run: view.id });
+}
 
 function build(view) {
-  const { statistics } = view.summary;
-  view.panels?.forEach(({ made }) => made.chart.dispose());
-  view.built = names(view);
-  view.at = {};
-  ["curves", "pictures", "alerts"].forEach((part) => view.due.add(part));
-  const has = new Set(statistics.map((statistic) => statistic.name));
-  view.verdict = make("section", { class: "verdict", role: "status" });
-  view.tiles = make("dl", { class: "tiles" });
-  view.alertList = make("div", { id: "alerts" });
-  view.eventList = make("ul", { class: "events" });
+  Object.assign(view, { built: signature(view), verdictTold: undefined, factsShown: undefined });
+  view.panels.forEach((panel) => panel.chart?.dispose());
   view.panels = [];
-  const charts = make("section", { class: "charts" });
-  charts.append(panel(view, "Loss, in nats", { wide: true, draw: drawLosses, ranges: true, help: has.has("unigram_loss") ? BASELINES : "" }));
-  if (statistics.length > 0) charts.append(panel(view, "Over the steps", { wide: true, draw: drawStatistic, choice: statistics.filter((s) => !s.per_layer && !s.name.endsWith("loss")), chosen: "context_share" }));
-  for (const [statistic, title] of PICTURES.filter(([name]) => has.has(name))) {
-    charts.append(panel(view, title, { draw: drawPicture, statistic, help: statistics.find((s) => s.name === statistic).help }));
-  }
-  const others = statistics.filter((s) => s.per_layer && !PICTURES.some(([name]) => name === s.name));
-  if (others.length > 0) charts.append(panel(view, "Layer by layer", { wide: true, draw: drawPicture, choice: others, chosen: "token_similarity" }));
-  const heading = (text) => make("h2", {}, text);
-  show(view.verdict, view.tiles, heading("Alerts"), view.alertList, make("p", {}), charts, heading("Events"), view.eventList);
-  for (const { element, made } of view.panels) made.chart = chart(element);
+  view.sites.clear();
+  Object.assign(view, { verdict: make("section", { class: "verdict", role: "status" }), trouble: make("p", { class: "trouble", role: "alert", hidden: true }), tiles: make("dl", { class: "tiles" }) });
+  Object.assign(view, { alertList: make("div", { id: "alerts" }), eventList: make("ul", { class: "events" }), judgeBox: make("div", { class: "panel wide-table", tabindex: 0, role: "region", "aria-label": "Table of detectors" }), facts: make("div", { class: "charts" }) });
+  show(view.trouble, view.verdict, view.tiles, titled("Alerts", view.alertList), toolbarOf(view), ...chartSections(view), titled("Detectors", view.judgeBox), titled("Events", view.eventList), titled("This run", view.facts));
+  watch(view);
+  view.due.add("alerts");
+  view.at = { summary: view.at.summary, judges: view.at.summary };
+  render(view);
+  showJudges(view);
 }
 
-function panel(view, title, made) {
-  const element = make("div", { class: "chart", role: "img", "aria-label": title });
-  const bar = make("div", { class: "bar" }, make("h2", {}, title));
-  if (made.choice) {
-    made.statistic = (made.choice.find((s) => s.name === made.chosen) ?? made.choice[0])?.name;
-    const options = made.choice.map((s) => make("option", { value: s.name, selected: s.name === made.statistic }, NAMES[s.name] ?? s.name.replaceAll("_", " ")));
-    const choose = (event) => ((made.statistic = event.target.value), redraw(view));
-    bar.append(make("select", { onchange: choose, "aria-label": "statistic" }, ...options));
-  }
-  if (made.ranges) bar.append((view.ranges = make("span")));
-  view.panels.push({ element, made });
-  made.note = make("p", {}, made.help ?? "");
-  return make("div", { class: made.wide ? "panel wide" : "panel" }, bar, made.note, element);
+const titled = (text, ...children) => make("section", { "aria-label": text }, make("h2", {}, text), ...children);
+
+function chartSections(view) {
+  const grid = (...figures) => {
+    const panels = figures.flat().map((made) => panelOf(view, made));
+    view.panels.push(...panels);
+    return make("div", { class: "charts" }, ...panels.map(({ figure }) => figure));
+  };
+  view.layerName = make("h2", {}, "");
+  view.layerPart = make("section", { id: "layer", "aria-label": "The chosen layer" }, view.layerName, grid(layerFigures(view)));
+  const health = { logarithmic: true, height: 190 };
+  return [
+    make("section", { "aria-label": "Loss" }, grid(lossFigure(view))),
+    titled("Layer by layer", make("p", { class: "lead" }, "Rows are layers, from the lowest at the bottom; colours are logarithmic. Click a layer to see it beside its neighbours."), grid(pictureFigures(view))),
+    view.layerPart,
+    titled("Profile", grid(profileFigure(view), anyPicture(view))),
+    titled("Updates", grid(
+      curvesFigure(view, "change", "How far one update moves the output", { total_output_change_ratio: "relative output change" }, { ...health, help: "RMS change of the output on the probe, relative to the output." }),
+      curvesFigure(view, "kl", "KL divergence by one update", { output_change_kl: "KL per token" }, { ...health, help: "Between the predictions before and after; above .2 an update is a shock." }),
+      curvesFigure(view, "trust", "Trust ratio", { trust_ratio: "actual / predicted change of loss" }, { ...health, logarithmic: false, atOne: true, help: "1: the step did what the gradient promised; below .3 it overshoots." }),
+      curvesFigure(view, "context", "Common or context", { output_change_context_ratio: "position-dependent part of the change", context_share: "position-dependent output", probe_context_share: "the same on the probe" }, { ...health, help: "Towards 0 every token gets the same answer." }),
+    )),
+    titled("Scores", grid(scoreFigures(view))),
+    titled("More", grid(anyCurve(view))),
+  ].filter((section) => section.querySelector("figure"));
 }
 
-function redraw(view) {
-  view.due.add("curves").add("pictures");
-  view.at = {};
-  return work(view);
+// Only what is on the screen, or nearly, is asked for and drawn.
+function watch(view) {
+  view.watcher?.disconnect();
+  view.watcher = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) view.panels.find(({ figure }) => figure === target).seen = isIntersecting;
+    work(view);
+  }, { rootMargin: "300px" });
+  view.panels.forEach(({ figure }) => view.watcher.observe(figure));
+}
+
+function news(view) {
+  view.came = view.began ? performance.now() : undefined;
+  view.began = true;
+  for (const part of ["summary", "alerts", "judges"]) view.due.add(part);
+  view.panels.forEach((panel) => (panel.due = true));
+}
+
+// The connection went: says why, if the server can still be asked.
+async function lose(view) {
+  view.lost ||= Date.now() / 1000;
+  try {
+    await get("run", { run: view.id });
+  } catch (error) {
+    view.why = error instanceof Refused ? "The server asks for another token: it was started anew. Open the address that it printed (…/?token=…)." : error.status ? `The server says: ${error.message}.` : undefined;
+  }
+  freshness(view);
 }
 
 // Does what is due and not too soon. One at a time.
@@ -93,129 +124,155 @@ async function work(view) {
   if (view.busy || document.hidden) return freshness(view);
   view.busy = true;
   const now = Date.now() / 1000;
+  const late = (part) => Math.abs(now - (view.at[part] ?? 0)) >= EVERY[part];
   try {
-    const late = (part) => now - (view.at[part] ?? 0) >= EVERY[part];
-    const still = now - (view.at.summary ?? 0) >= EVERY.still && view.summary.state === "running";
-    if ((view.due.has("summary") && late("summary")) || still) {
-      start(view, "summary", now);
-      view.summary = await get("run", { run: view.id });
-      if (names(view) !== view.built) build(view); // a run that has just begun, or whose model changed
-      render(view);
-    }
-    if (view.due.has("alerts") && late("alerts")) {
-      start(view, "alerts", now);
-      await showAlerts(view);
-    }
-    for (const part of ["curves", "pictures"]) {
-      if (view.due.has(part) && late(part)) {
-        start(view, part, now);
-        await Promise.all(view.panels.filter(({ made }) => (made.draw === drawPicture) === (part === "pictures")).map(({ made }) => made.draw(view, made)));
-      }
-    }
-    if (Object.values(view.at).includes(now)) view.lost = 0;
+    if ((view.due.delete("summary") && late("summary")) || (Math.abs(now - view.at.summary) >= EVERY.still && view.summary.state === "running" && served)) await refresh(view);
+    await Promise.all([
+      view.due.has("alerts") && late("alerts") ? readAlerts(view, now) : undefined,
+      view.due.has("judges") && late("judges") ? readJudges(view, now) : undefined,
+      draw(view, now),
+    ]);
   } catch (error) {
-    if (error instanceof Refused) failed(error);
-    throw error;
+    // A browser that cannot reach the server says so with a TypeError of fetch; what else comes is ours.
+    if (error instanceof Refused || error.message === "Failed to fetch" || error.name === "NetworkError") lose(view);
+    else console.error(error);
   } finally {
     view.busy = false;
     freshness(view);
   }
 }
 
-function start(view, part, now) {
-  view.due.delete(part);
-  view.at[part] = now;
+async function refresh(view) {
+  await readSummary(view);
+  if (signature(view) !== view.built) build(view); // a run that has just begun, or whose model changed
+  render(view);
 }
 
-async function showAlerts(view) {
-  const [{ alerts }, { events }] = await Promise.all([get("alerts", { run: view.id }), get("events", { run: view.id })]);
+async function draw(view, now) {
+  const wanted = view.panels.filter((panel) => panel.seen && panel.due && Math.abs(now - panel.at) >= panel.every && (!panel.layered || view.state.layer));
+  const answers = wanted.map((panel) => {
+    Object.assign(panel, { due: false, at: now });
+    return panel.fetch(view, panel).then((data) => (panel.data = data), (error) => refusedPanel(panel, error));
+  });
+  for (const [i, panel] of wanted.entries()) {
+    await answers[i];
+    paintSafely(view, panel);
+    // Between two charts the browser may do other things.
+    await new Promise((resume) => setTimeout(resume));
+  }
+  if (wanted.length) showLayer(view);
+}
+
+// A chart that cannot be drawn must not take the others with it.
+function paintSafely(view, panel) {
+  try {
+    paint(view, panel);
+  } catch (error) {
+    console.error(panel.key, error);
+  }
+}
+
+function refusedPanel(panel, error) {
+  if (error.status === undefined) throw error;
+  panel.note.textContent = error.message;
+}
+
+async function readAlerts(view, now) {
+  view.due.delete("alerts");
+  view.at.alerts = now;
+  const [{ alerts }, { events }, clock] = await Promise.all([get("alerts", { run: view.id }), get("events", { run: view.id }), get("series", { run: view.id, statistic: "loss", points: 400 })]);
+  view.clock = clockOf(clock);
+  view.events = events;
+  view.eventList.replaceChildren(...eventLines(events));
+  takeAlerts(view, alerts);
+}
+
+function takeAlerts(view, alerts) {
+  const marks = marksOf(alerts, view.events);
+  const moved = JSON.stringify(marks) !== JSON.stringify(view.marks);
+  view.marks = marks;
   if (JSON.stringify(alerts) !== JSON.stringify(view.alerts) || view.alertList.childElementCount === 0) {
     view.alerts = alerts;
-    view.alertList.replaceChildren(...alertCards(alerts));
+    showAlerts(view);
   }
-  view.eventList.replaceChildren(...(events.length ? eventLines(events) : [make("li", {}, "none")]));
+  if (moved) repaint(view);
 }
+
+// A number that somebody is typing is not taken away.
+function showAlerts(view) {
+  if (view.alertList.contains(document.activeElement) && document.activeElement.tagName === "INPUT") return;
+  view.alertList.replaceChildren(...alertCards(view, view.alerts));
+}
+
+async function readJudges(view, now) {
+  view.due.delete("judges");
+  view.at.judges = now;
+  const recorded = view.judges.recorded;
+  await askJudges(view);
+  if (view.judges.recorded !== recorded) return build(view);
+  return showJudges(view);
+}
+
+const showJudges = (view) => view.judgeBox.replaceChildren(judgeTable(view.judges));
 
 function render(view) {
-  const { name, state, verdict, framework, model, version, started } = view.summary;
-  document.title = `${symbol[verdict.level]} ${name} · stabmon`;
-  find("name").textContent = name;
-  Object.assign(find("state"), { textContent: state, hidden: false });
-  find("about").textContent = `· ${model} (${framework}), started ${new Date(1000 * started).toLocaleString()}, stabmon ${version}`;
-  view.verdict.className = `verdict ${verdict.level}`;
-  view.verdict.replaceChildren(make("strong", {}, `${symbol[verdict.level]} ${verdict.title}`), make("p", {}, verdict.text));
-  view.offset = view.summary.now - Date.now() / 1000;
-  view.tiles.replaceChildren(...tiles(view.summary));
-  view.ranges.replaceChildren(...ranges(view));
+  heading(view);
+  verdictOf(view);
+  view.tiles.replaceChildren(...tilesOf(view.summary));
+  const { settings, environment, cost, rows } = view.summary;
+  const told = JSON.stringify([settings, environment, cost, rows]);
+  if (told !== view.factsShown) view.facts.replaceChildren(...factsOf(view.summary));
+  view.factsShown = told;
+  toldToolbar(view);
+  showLayer(view);
 }
 
-function tiles({ step, values, cost }) {
-  const rows = [
-    ["Step", number(step)],
-    ["Loss", number(values.loss), "nats"],
-    ["Position-dependent output", values.context_share === undefined ? "–" : percent(values.context_share)],
-    ["Learning rate", number(values.learning_rate)],
-    ["Gradient norm", number(values.total_grad_norm)],
-    ["Step time", duration(values.step_seconds)],
-    ["stabmon's own time", percent(cost.recent_ratio), `${duration(cost.recent_seconds)} a step; whole run ${percent(cost.total_ratio)}`],
-  ];
-  return rows.map(([title, value, unit]) => make("div", { class: "tile" }, make("dt", {}, title), make("dd", {}, `${value} `, make("small", {}, unit ?? ""))));
+function showLayer(view) {
+  const { layer } = view.state;
+  view.layerPart.hidden = layer === undefined;
+  const site = view.places.get(layer);
+  view.layerName.textContent = layer === undefined ? "" : `${site && site.layer !== null ? `Layer ${site.layer}: ` : ""}${layer}, beside its neighbours`;
 }
 
-function ranges(view) {
-  const { first_step: first, step: last } = view.summary;
-  const lengths = [undefined, 10000, 1000, 100].filter((length) => length === undefined || last - first > 1.5 * length);
-  if (lengths.length === 1) return [];
-  return lengths.map((length) => {
-    const choose = () => ((view.range = length), render(view), redraw(view));
-    return make("button", { type: "button", "aria-pressed": String(view.range === length), onclick: choose }, length ? `last ${number(length)}` : "whole run");
-  });
+// State, address and page; what was read is drawn again at once, and asked for anew.
+function change(view, changes, keys) {
+  view.state = changed(view.state, changes);
+  toldToolbar(view);
+  showLayer(view);
+  showAlerts(view);
+  const onlyLooks = Object.keys(changes).every((name) => ["log", "smooth", "x", "alert"].includes(name));
+  if (!onlyLooks) stale(view, keys);
+  repaint(view);
 }
 
-const bounds = (view) => (view.range ? { from: Math.max(1, view.summary.step - view.range + 1) } : {});
-
-const span = (view) => [bounds(view).from ?? view.summary.first_step, view.summary.step];
-
-async function drawLosses(view, made) {
-  const has = new Set(view.summary.statistics.map((statistic) => statistic.name));
-  const wanted = LOSSES.filter(([name]) => has.has(name));
-  const series = await Promise.all(wanted.map(([name]) => get("series", { run: view.id, statistic: name, points: 500, ...bounds(view) })));
-  const curves = wanted.map(([, name, color, dashed], i) => ({ name, color, dashed, series: series[i] }));
-  drawCurves(made.chart, curves.filter(({ series: found }) => found.steps.length > 0), inRange(view), { unit: "nats", range: span(view) });
+function stale(view, keys = []) {
+  const own = keys.length > 0;
+  for (const panel of view.panels) if (!own || keys.includes(panel.key)) Object.assign(panel, { due: true, at: 0 });
+  clearTimeout(view.soon);
+  view.soon = setTimeout(() => work(view), 150);
 }
 
-async function drawStatistic(view, made) {
-  if (!made.statistic) return;
-  const series = await get("series", { run: view.id, statistic: made.statistic, points: 500, ...bounds(view) });
-  made.note.textContent = series.unit === "1" ? series.help : `${series.help} Unit: ${series.unit}.`;
-  const positive = series.lines.some((line) => line.low.some((value) => value > 0));
-  const negative = series.lines.some((line) => line.low.some((value) => value < 0));
-  const name = NAMES[made.statistic] ?? made.statistic;
-  drawCurves(made.chart, [{ name, color: "loss", series }], inRange(view), { unit: series.unit === "1" ? "" : series.unit, log: positive && !negative, range: span(view) });
+// One chart a frame, so that the page keeps answering.
+function repaint(view) {
+  view.painting = view.panels.filter((panel) => panel.seen && panel.data);
+  if (view.brush) return;
+  const next = () => {
+    const panel = view.painting.shift();
+    view.brush = Boolean(panel);
+    if (!panel) return;
+    paintSafely(view, panel);
+    requestAnimationFrame(next);
+  };
+  view.brush = true;
+  requestAnimationFrame(next);
 }
 
-async function drawPicture(view, made) {
-  const layers = await get("layers", { run: view.id, statistic: made.statistic, points: made.wide ? 160 : 100, ...bounds(view) });
-  made.note.textContent = layers.help;
-  made.chart.getDom().style.height = `${Math.min(420, Math.max(180, 90 + 13 * layers.sites.length))}px`;
-  made.chart.resize();
-  drawLayers(made.chart, layers);
+function showIncident(view, alert, begin, end) {
+  if (alert.site) remember(view, [{ name: alert.site, layer: alert.layer, role: plain(alert.site) }]);
+  change(view, { from: begin, to: end, last: undefined, alert: alert.id, layer: alert.site || undefined }, []);
 }
 
-const inRange = (view) => view.alerts.filter((alert) => alert.step >= (bounds(view).from ?? 0));
-
-// Old numbers must not look new: says how old they are, and dims them once that is too old.
-function freshness(view) {
-  const { summary, lost } = view;
-  const age = Math.max(0, Date.now() / 1000 + view.offset - (summary.time || summary.started));
-  const stale = summary.state === "running" && age > summary.silent_after;
-  const over = summary.state !== "running";
-  document.body.classList.toggle("stale", (Boolean(lost) && !over) || stale);
-  const place = find("freshness");
-  place.className = lost && !over ? "lost" : "";
-  if (lost && !over) {
-    const after = view.live ? " The training may have ended; stabmon serve shows its run log." : "";
-    place.textContent = `Connection lost at ${clock(lost)}; what you see is older.${after}`;
-  } else if (summary.state === "running") place.textContent = !summary.time ? "no step yet" : stale ? `no data for ${duration(Math.round(age))}` : `last step ${duration(Math.round(age))} ago`;
-  else place.textContent = `${capital(summary.state)} ${new Date(1000 * summary.time).toLocaleString()}`;
+async function besides(view, others) {
+  view.others = others;
+  stale(view);
 }

@@ -36,3 +36,4 @@ export function place(site) {
   if (site.name === "") return "whole model";
   return site.layer === null ? site.role || site.name : `${site.layer} ${site.role}`;
 }
+export const plain = (name) => name.replaceAll("_", " ");

@@ -1,0 +1,25 @@
+// What the run was set to, where it runs, and what stabmon itself takes.
+
+import { make } from "./dom.js";
+import { duration, number, percent, plain } from "./words.js";
+
+const shown = (value) => (typeof value === "number" ? number(value) : String(value));
+
+function listOf(title, pairs) {
+  const rows = pairs.map(([name, value]) => make("div", {}, make("dt", {}, plain(name)), make("dd", {}, shown(value))));
+  return pairs.length ? [make("section", { class: "panel facts" }, make("h3", {}, title), make("dl", {}, ...rows))] : [];
+}
+
+export function factsOf({ settings = {}, environment = {}, labels = {}, cost, world_size: ranks, model, framework, version, rows }) {
+  const run = { model, framework, stabmon: version, ranks, ...(rows === undefined ? {} : { "steps recorded": rows }), ...environment, ...labels };
+  const time = {
+    "a step, newest": `${duration(cost.recent_seconds)} (${percent(cost.recent_ratio)} of it)`,
+    "whole run": `${duration(cost.total_seconds)} (${percent(cost.total_ratio)})`,
+  };
+  const given = Object.entries(settings);
+  return [
+    ...listOf("Where it runs", Object.entries(run).filter(([, value]) => value !== "" && value !== null)),
+    ...listOf("What the monitor was given", given),
+    ...listOf("What stabmon itself takes", Object.entries(time)),
+  ];
+}

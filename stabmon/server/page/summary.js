@@ -1,0 +1,77 @@
+// How the run is doing, its newest numbers, and how old they are.
+
+import { served } from "./api.js";
+import { find, make } from "./dom.js";
+import { capital, clock, date, duration, number, percent, symbol } from "./words.js";
+
+// What a clock that is off by more than this many seconds is told as.
+const ODD_CLOCK = 60;
+
+export function verdictOf(view) {
+  const { verdict, unseen = [] } = view.summary;
+  const told = JSON.stringify([verdict, unseen]);
+  if (told === view.verdictTold) return; // what is read aloud is read once
+  view.verdictTold = told;
+  const basis = verdict.basis ? make("p", { class: "basis" }, verdict.basis) : "";
+  const rows = unseen.map(({ what, why, todo }) => make("li", {}, make("b", {}, what), `: ${[why, todo].filter(Boolean).join(" ")}`));
+  const hidden = rows.length ? make("details", { open: view.unseenOpen, ontoggle: (event) => (view.unseenOpen = event.target.open) }, make("summary", {}, `Not seen: ${verdict.unseen.join(", ") || unseen.map(({ what }) => what).join(", ")}`), make("ul", {}, ...rows)) : "";
+  view.verdict.className = `verdict ${verdict.level}`;
+  view.verdict.replaceChildren(make("h2", {}, make("span", { class: "sign", "aria-hidden": "true" }, symbol[verdict.level]), ` ${verdict.title}`), make("p", {}, verdict.text), basis, hidden);
+}
+
+export function heading(view) {
+  const { name, state, verdict, framework, model, version, started } = view.summary;
+  document.title = `${symbol[verdict.level]} ${name} · stabmon`;
+  find("name").textContent = name;
+  Object.assign(find("state"), { textContent: state, hidden: false });
+  find("about").textContent = ` ${model} (${framework}), started ${date(started)}, stabmon ${version}`;
+}
+
+export function tilesOf({ step, values, cost }) {
+  const rows = [
+    ["Step", number(step)],
+    ["Loss", number(values.loss), "nats"],
+    ["Position-dependent output", values.context_share === undefined ? "–" : percent(values.context_share)],
+    ["Learning rate", number(values.learning_rate)],
+    ["Gradient norm", number(values.total_grad_norm)],
+    ["Step time", duration(values.step_seconds)],
+    ["stabmon's own time", percent(cost.recent_ratio), `${duration(cost.recent_seconds)} a step; whole run ${percent(cost.total_ratio)}`],
+  ];
+  return rows.map(([title, value, unit]) => make("div", { class: "tile" }, make("dt", {}, title), make("dd", {}, `${value} `, make("small", {}, unit ?? ""))));
+}
+
+// Seconds since the newest step. Counted on by a clock that nobody sets; rows that came show that the run is alive.
+function ageOf({ summary, read, came }) {
+  const counted = (performance.now() - read) / 1000;
+  const told = summary.age ?? Math.max(0, summary.now - (summary.time || summary.started));
+  return Math.min(told + counted, came === undefined ? Infinity : (performance.now() - came) / 1000);
+}
+
+// Old numbers must not look new: says how old they are, and dims them once that is too old.
+export function freshness(view) {
+  const { summary, lost, why } = view;
+  const place = find("freshness");
+  const age = ageOf(view);
+  const running = summary.state === "running";
+  const stale = served && running && age > summary.silent_after;
+  document.body.classList.toggle("stale", stale || (served && Boolean(lost) && running));
+  place.className = lost && running ? "lost" : "";
+  const text = wordsOf(view, age, stale, running);
+  if (place.textContent !== text) place.textContent = text;
+  const trouble = lost && running ? (why ?? "Trying again every few seconds. If the training has ended, stabmon serve FOLDER shows its run log.") : oddClock(summary);
+  view.trouble.hidden = !trouble;
+  if (view.trouble.textContent !== trouble) view.trouble.textContent = trouble;
+}
+
+function wordsOf({ summary, lost }, age, stale, running) {
+  if (summary.as_of) return `as of ${date(summary.as_of)}`;
+  if (lost && running) return `Connection lost at ${clock(lost)}; what you see is older.`;
+  if (!running) return `${capital(summary.state)} ${date(summary.time || summary.started)}`;
+  if (!summary.time) return "no step yet";
+  return stale ? `no data for ${duration(Math.round(age))}` : `last step ${duration(Math.round(age))} ago`;
+}
+
+function oddClock({ time, now, as_of: made }) {
+  const ahead = time - now;
+  return !made && ahead > ODD_CLOCK ? `The clock of the training is ${duration(ahead)} ahead of this server's; its times are shown as it told them. Steps are right.` : "";
+}
