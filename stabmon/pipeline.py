@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
+import numpy as np
+
+from stabmon.catalog import Array
 from stabmon.detectors import Detector, Informed
 from stabmon.detectors.alarm import Alarm
 from stabmon.detectors.incidents import Incidents
@@ -28,6 +31,29 @@ class Judge(Protocol):
         ...
 
 
+@runtime_checkable
+class Scored(Protocol):
+    """A judge that can say how near its alert line it is."""
+
+    name: str
+    needs: tuple[str, ...]
+    highest: float
+    """Of the snapshot that was judged last; 1 is the line."""
+
+
+@runtime_checkable
+class KeepsScores(Protocol):
+    """A sink that also keeps what the judges score."""
+
+    def judged_by(self, needs: Mapping[str, Sequence[str]]) -> None:
+        """Who they are and what they look at; once, before anything else."""
+        ...
+
+    def scored(self, scores: Array) -> None:
+        """float32[judge], before the `emit` that they belong to; NaN: it was dropped."""
+        ...
+
+
 _Part = TypeVar("_Part", Judge, Sink)
 _Result = TypeVar("_Result")
 
@@ -44,6 +70,10 @@ class Pipeline:
         self._open = tuple(sinks)
         self._incidents = Incidents()
         self._failed: list[Event] = []
+        self._scored = [alarm for alarm in alarms if isinstance(alarm, Scored)]
+        self._keepers = [sink for sink in sinks if isinstance(sink, KeepsScores)]
+        for sink in self._keepers:
+            self.have(sink, 0, partial(sink.judged_by, {alarm.name: alarm.needs for alarm in self._scored}))
 
     def feed(self, snapshot: Snapshot, events: Sequence[Event] = ()) -> list[Alert]:
         """The alerts that the snapshot raised or cleared, after every sink has them.
@@ -54,6 +84,7 @@ class Pipeline:
         self.alerts += alerts
         told = [*events, *self._failed]
         self._failed = []
+        self._tell_scores(snapshot.step)
         for sink in tuple(self._sinks):
             at = snapshot.step, snapshot.time
             self._guard(self._sinks, sink, at, partial(sink.emit, snapshot, alerts, told))
@@ -82,7 +113,7 @@ class Pipeline:
                 sink.close(state)
             except Exception:  # the others must still be closed
                 _logger.exception("%s failed while closing", sink.name)
-        self._alarms, self._sinks, self._open = [], [], ()
+        self._alarms, self._sinks, self._open, self._keepers = [], [], (), []
 
     def _judged(self, snapshot: Snapshot, events: Sequence[Event]) -> list[Alert]:
         """What people hear of what the alarms say."""
@@ -95,6 +126,14 @@ class Pipeline:
             else:
                 found += alerts
         return self._incidents.sift(found, snapshot)
+
+    def _tell_scores(self, step: int) -> None:
+        if not self._keepers:
+            return
+        found = [alarm.highest if alarm in self._alarms else np.nan for alarm in self._scored]
+        scores = np.array(found, dtype=np.float32)
+        for sink in self._keepers:
+            self.have(sink, step, partial(sink.scored, scores))
 
     def _guard(
         self, parts: list[_Part], part: _Part, at: tuple[int, float], call: Callable[[], _Result]

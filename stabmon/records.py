@@ -46,6 +46,11 @@ PRETRAINED = "pretrained"
 """Kind of the event that the run was found to start from weights that had learnt before; detail: `why`."""
 EVALUATION = "evaluation"
 """Kind of the event that an evaluation ended; detail: `eval_loss`."""
+NOT_SEEN = "not_seen"
+"""Kind of the event that something cannot be looked at; detail: `what`, `why`, `todo`."""
+
+MarkKind = Literal["acknowledged", "muted", "false_alarm", "none"]
+"""What a person said of an alert; none: took it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +203,11 @@ class Alert:
     ruled_out: tuple[str, ...] = ()
 
     @property
+    def id(self) -> str:
+        """One detector tells of one thing a step; so it is the same in every replay."""
+        return f"{self.detector}:{self.step}"
+
+    @property
     def headline(self) -> str:
         """The first line a person reads: "<run> <action>"."""
         return f"{self.run} {self.action}"
@@ -246,3 +256,7 @@ class Run:
     """What detectors may need to know of it, such as `parameters` or `pretrained`."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """The user's own, such as `team`."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Those that are not left at their defaults, as text; no secrets."""
+    environment: Mapping[str, float | str] = field(default_factory=dict)
+    """What it runs on: versions, device, sizes."""

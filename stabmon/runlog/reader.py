@@ -101,6 +101,11 @@ def main_line(db: sqlite3.Connection) -> Callable[[int, int], bool]:
     return lambda row, step: all(step <= left_at for first_row, left_at in branches if row < first_row)
 
 
+def has_table(db: sqlite3.Connection, name: str) -> bool:
+    """Earlier versions wrote fewer."""
+    return db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)).fetchone() is not None
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A read-only connection on one consistent state of a file that is checked to be a run log we can read."""

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from stabmon.catalog import Array
+from stabmon.catalog import STATISTICS, Array
 from stabmon.records import Alert, Event, Layout, Run, RunState, Snapshot
 from stabmon.runlog.encoding import load, load_layout
-from stabmon.runlog.reader import main_line, reading
+from stabmon.runlog.marks import Mark, marks_in
+from stabmon.runlog.reader import has_table, main_line, reading
 
 POLL_ROWS = 5000
 """Rows that one poll reads at most: about 20 ms, after which others get their turn."""
 
-_Row = tuple[int, int, int, float, bytes, bytes | None]
+_Row = tuple[int, int, int, float, bytes, bytes | None, bytes | None]
 _Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 _SELECT = (
-    "SELECT row, segment, step, time, scalars.data, vectors.data FROM scalars LEFT JOIN vectors USING (row)"
+    "SELECT row, segment, step, time, scalars.data, vectors.data, {} FROM scalars LEFT JOIN vectors USING (row) {}"
     " WHERE row > ? AND row <= ? ORDER BY row LIMIT ?"
 )
+_NO_VALUES: Array = np.empty((0, 0), dtype=np.float32)
+_SCORES = ("scores.data", "LEFT JOIN scores USING (row)")
+_NO_SCORES = ("NULL", "")
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,10 @@ class Chunk:
     """float32[slot, row]"""
     sampled: np.ndarray[tuple[int], np.dtype[np.bool_]]
     """bool[row]: whether any per-layer value was read."""
+    needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The detectors that judged these rows, and what they look at."""
+    scores: Array = field(default_factory=lambda: _NO_VALUES)
+    """float32[detector, row]: what they scored; NaN where it is not known, or what they look at first was not read."""
 
     def __getitem__(self, statistic: str) -> Array:
         with np.errstate(all="ignore"):  # a ratio of two infinities is not a number, and not read
@@ -47,8 +57,15 @@ class Chunk:
 
     def only(self, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Chunk:
         """Some of the rows; kept: bool[row]."""
-        values = self.values[:, kept]
-        return Chunk(self.layout, self.rows[kept], self.steps[kept], self.times[kept], values, self.sampled[kept])
+        return replace(
+            self,
+            rows=self.rows[kept],
+            steps=self.steps[kept],
+            times=self.times[kept],
+            values=self.values[:, kept],
+            sampled=self.sampled[kept],
+            scores=self.scores[:, kept] if self.needs else self.scores,
+        )
 
     def last(self) -> Snapshot:
         """The newest row, with the value last read wherever it has none itself."""
@@ -68,6 +85,8 @@ class News:
     events: Sequence[tuple[int, Event]]
     more: bool
     """There are further rows: poll again."""
+    marks: Sequence[Mark]
+    """All there are, oldest first."""
     restarted: bool
     """Forget what earlier polls told: the run was resumed from an earlier step, or another one has taken its file."""
 
@@ -84,32 +103,51 @@ class Tail:
         self._row = 0
         self._mark: tuple[float, int] | None = None
         self._layouts: dict[int, Layout] = {}
+        self._has_scores = False
 
     def poll(self) -> News:
         """What came since the last poll. FileNotFoundError, ValueError: as `stabmon.runlog.read`."""
         if not self.path.exists():
             raise FileNotFoundError(f"there is no run log {self.path}")
         with reading(self.path) as db:
-            record, state = db.execute("SELECT record, state FROM run").fetchone()
-            run = load(Run, record)
-            (branches,) = db.execute("SELECT COUNT(*) FROM branches").fetchone()
-            restarted = self._mark not in (None, (run.started, branches))
-            self._mark = (run.started, branches)
+            run, state, mark = _identity(db)
+            restarted = self._mark not in (None, mark)
+            self._mark = mark
             if restarted:
-                self._row, self._layouts = 0, {}
-            return self._news(db, run, cast(RunState, state), restarted)
+                self._row, self._layouts, self._has_scores = 0, {}, False
+            return self._news(db, run, state, restarted)
 
     def between(self, first_row: int, last_row: int) -> Sequence[Chunk]:
-        """Those rows again, both included."""
+        """Those rows again, both included; none where another run has taken the file since the last poll."""
         with reading(self.path) as db:
-            return self._chunks(db, db.execute(_SELECT, (first_row - 1, last_row, -1)).fetchall())
+            if _identity(db)[2] != self._mark:
+                return []
+            return self._chunks(db, self._rows(db, first_row - 1, last_row, -1))
+
+    def chunks(self, size: int = POLL_ROWS) -> Iterator[Sequence[Chunk]]:
+        """All rows again, so many at a time; a new connection for each, so that nobody waits for a slow reader."""
+        for begin in range(0, self._row, size):
+            yield self.between(begin + 1, min(begin + size, self._row))
+
+    def sampled(self, count: int) -> Sequence[Chunk]:
+        """The whole-model values of so many rows at most, evenly spaced from the first to the newest."""
+        wanted = np.unique(np.linspace(1, self._row, count).round().astype(int)).tolist() if self._row else []
+        among = ", ".join("?" * len(wanted))
+        select = f"SELECT row, segment, step, time, data, NULL, NULL FROM scalars WHERE row IN ({among}) ORDER BY row"
+        with reading(self.path) as db:
+            return self._chunks(db, db.execute(select, wanted).fetchall()) if _identity(db)[2] == self._mark else []
+
+    def _rows(self, db: sqlite3.Connection, after: int, last: int, most: int) -> list[_Row]:
+        self._has_scores = self._has_scores or has_table(db, "scores")
+        select = _SELECT.format(*(_SCORES if self._has_scores else _NO_SCORES))
+        return db.execute(select, (after, last, most)).fetchall()
 
     def _news(self, db: sqlite3.Connection, run: Run, state: RunState, restarted: bool) -> News:
         (newest,) = db.execute("SELECT COALESCE(MAX(row), 0) FROM scalars").fetchone()
         begin = self._row
         if self._last is not None:
             begin = max(begin, newest - self._last)
-        found = db.execute(_SELECT, (begin, newest, POLL_ROWS)).fetchall()
+        found = self._rows(db, begin, newest, POLL_ROWS)
         last = found[-1][0] if found else newest
         kept, span = main_line(db), (self._row, last)
         told = "SELECT row, record FROM {} WHERE row > ? AND row <= ? ORDER BY rowid"
@@ -123,13 +161,23 @@ class Tail:
             [(row, alert) for row, alert in alerts if kept(row, alert.step)],
             [(row, event) for row, event in events if kept(row, event.step)],
             last < newest,
+            marks_in(db),
             restarted,
         )
 
     def _chunks(self, db: sqlite3.Connection, found: list[_Row]) -> list[Chunk]:
-        kept = main_line(db)
-        grouped = groupby((row for row in found if kept(row[0], row[2])), key=lambda row: row[1])
-        return [_chunk(self._layout(db, segment), list(rows)) for segment, rows in grouped]
+        kept, needs = main_line(db), self._needs(db)
+
+        def judges(row: int) -> int:
+            return bisect_right([first for first, _ in needs], row) - 1
+
+        grouped = groupby((row for row in found if kept(row[0], row[2])), key=lambda row: (row[1], judges(row[0])))
+        return [_chunk(self._layout(db, segment), list(rows), needs[who][1]) for (segment, who), rows in grouped]
+
+    def _needs(self, db: sqlite3.Connection) -> list[tuple[int, Mapping[str, Sequence[str]]]]:
+        """Who judged, from which row on; from the first row on nobody, in run logs of earlier versions."""
+        found = db.execute("SELECT first_row, needs FROM detectors ORDER BY first_row") if self._has_scores else ()
+        return [(0, {}), *((row, json.loads(text)) for row, text in found)]
 
     def _layout(self, db: sqlite3.Connection, segment: int) -> Layout:
         if segment not in self._layouts:
@@ -138,7 +186,15 @@ class Tail:
         return self._layouts[segment]
 
 
-def _chunk(layout: Layout, found: list[_Row]) -> Chunk:
+def _identity(db: sqlite3.Connection) -> tuple[Run, RunState, tuple[float, int]]:
+    """The run, its state, and what tells it from another one and from itself before a resume."""
+    record, state = db.execute("SELECT record, state FROM run").fetchone()
+    (branches,) = db.execute("SELECT COUNT(*) FROM branches").fetchone()
+    run = load(Run, record)
+    return run, cast(RunState, state), (run.started, branches)
+
+
+def _chunk(layout: Layout, found: list[_Row], needs: Mapping[str, Sequence[str]]) -> Chunk:
     values = np.full((len(layout.columns), len(found)), np.nan, dtype=np.float32)
     values[layout.scalar_slots] = _matrix([row[4] for row in found]).T
     sampled = np.array([row[5] is not None for row in found])
@@ -146,7 +202,21 @@ def _chunk(layout: Layout, found: list[_Row]) -> Chunk:
         read = _matrix([row[5] for row in found if row[5] is not None])
         values[np.ix_(layout.layer_slots, np.flatnonzero(sampled))] = read.T
     rows, steps = (np.array([row[i] for row in found], dtype=np.int64) for i in (0, 2))
-    return Chunk(layout, rows, steps, np.array([row[3] for row in found]), values, sampled)
+    chunk = Chunk(layout, rows, steps, np.array([row[3] for row in found]), values, sampled, needs)
+    return replace(chunk, scores=_scores(chunk, [row[6] for row in found]))
+
+
+def _scores(chunk: Chunk, blobs: list[bytes | None]) -> Array:
+    """float32[detector, row]. Where a detector's first statistic was not read it scored 0, which says nothing."""
+    scores = np.full((len(chunk.needs), len(blobs)), np.nan, dtype=np.float32)
+    scored = np.array([blob is not None and len(blob) == 4 * len(chunk.needs) for blob in blobs])
+    if not scored.any():
+        return scores
+    scores[:, scored] = _matrix([blob for blob, known in zip(blobs, scored, strict=True) if blob and known]).T
+    for score, needs in zip(scores, chunk.needs.values(), strict=True):
+        first = chunk[needs[0]] if needs and needs[0] in STATISTICS else _NO_VALUES
+        score[np.isnan(first).all(axis=0) if first.size else slice(None)] = np.nan
+    return scores
 
 
 def _matrix(blobs: list[bytes]) -> np.ndarray[tuple[int, ...], np.dtype[Any]]:

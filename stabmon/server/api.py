@@ -23,6 +23,8 @@ _TICKS = 4
 
 _First = Annotated[int, Query(alias="from", ge=0)]
 _Last = Annotated[int, Query(alias="to", ge=0)]
+_Points = Annotated[int, Query(ge=2, le=4000)]
+_Several = Annotated[list[str], Query(min_length=1, max_length=16)]
 _READ = ["GET", "HEAD"]
 
 # All routes are async and read in the server's own thread: no pool of threads outlives a training.
@@ -61,10 +63,41 @@ async def _series(
     site: Annotated[list[str] | None, Query()] = None,
     first: _First = 0,
     last: _Last = _FOREVER,
-    points: Annotated[int, Query(ge=2, le=4000)] = 1000,
+    points: _Points = 1000,
 ) -> Response:
     _check(statistic, (*MODEL, *LAYERS))
     return _json(answers.series(run[1], statistic, site or [], first, last, points))
+
+
+@router.api_route("/curves", methods=_READ)
+async def _curves(
+    run: _Opened, statistic: _Several, first: _First = 0, last: _Last = _FOREVER, points: _Points = 1000
+) -> Response:
+    for name in statistic:
+        _check(name, (*MODEL, *LAYERS))
+    return _json(answers.curves(run[1], statistic, first, last, points))
+
+
+@router.api_route("/scores", methods=_READ)
+async def _scores(
+    run: _Opened,
+    detector: Annotated[list[str] | None, Query()] = None,
+    first: _First = 0,
+    last: _Last = _FOREVER,
+    points: _Points = 1000,
+) -> Response:
+    return _json(answers.scores(run[1], detector or [], first, last, points))
+
+
+@router.api_route("/detectors", methods=_READ)
+async def _detectors(run: _Opened) -> Response:
+    return _json(answers.detectors(run[1]))
+
+
+@router.api_route("/profile", methods=_READ)
+async def _profile(run: _Opened, statistic: str, step: Annotated[int | None, Query(ge=0)] = None) -> Response:
+    _check(statistic, LAYERS)
+    return _json(answers.profile(run[1], statistic, step))
 
 
 @router.api_route("/layers", methods=_READ)
@@ -97,25 +130,40 @@ async def _stream(request: Request, run: _Opened) -> Response:
 
 
 async def _news(history: History, closing: Callable[[], bool]) -> AsyncIterator[str]:
-    """Server-sent events: `rows` at once and then at most once a second, whenever there is something new."""
-    told, quiet = -1, 0.0
+    """Server-sent events: `rows` at once and then at most once a second, whenever there is something new; `gone` while
+    the run log cannot be read. A trainer that starts again is followed on."""
+    told: str | int = -1
+    quiet = 0.0
     while not closing():
+        found: str | int
         try:
             await catch_up(history)
+            found, event = history.version, _rows(history)
         except (OSError, ValueError) as error:
-            yield f"event: gone\ndata: {_reason(error)}\n\n"
-            return
+            found = _reason(error)
+            event = f"event: gone\ndata: {found}\n\n"
         quiet += 1
-        if history.version != told:
-            told, quiet = history.version, 0
-            news = models.News(version=told, step=history.step, state=history.state, alerts=len(history.alerts))
-            yield f"event: rows\ndata: {news.model_dump_json()}\n\n"
+        if found != told:
+            told, quiet = found, 0
+            yield event
         elif quiet >= _HEARTBEAT_SECONDS:
             quiet = 0
             yield ": nothing new\n\n"
         for _ in range(_TICKS):
             if not closing():
                 await asyncio.sleep(1 / _TICKS)
+
+
+def _rows(history: History) -> str:
+    news = models.News(
+        version=history.version,
+        step=history.step,
+        state=history.state,
+        alerts=len(history.alerts),
+        marks_version=len(history.marks),
+        age=history.age(time.time()),
+    )
+    return f"event: rows\ndata: {news.model_dump_json()}\n\n"
 
 
 async def _row(name: str, standing: Standing) -> models.RunRow:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isnan
-from typing import Annotated
+from typing import Literal
 
-import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict
-
-from stabmon.catalog import Array
-from stabmon.records import RunState, Severity
+from stabmon.records import MarkKind, RunState, Severity
+from stabmon.server.drawn import Band as Band
+from stabmon.server.drawn import Curves as Curves
+from stabmon.server.drawn import Layers as Layers
+from stabmon.server.drawn import Line as Line
+from stabmon.server.drawn import Place as Place
+from stabmon.server.drawn import Profile as Profile
+from stabmon.server.drawn import Series as Series
+from stabmon.server.numbers import Answer as Answer
+from stabmon.server.numbers import Number as Number
 from stabmon.server.verdict import Level
-
-Number = Annotated[float | None, BeforeValidator(lambda value: None if value is None or isnan(value) else value)]
-"""NaN is not read."""
-_DIGITS = 6
-"""As many as a float32 has."""
-
-
-class Answer(BaseModel):
-    """Base of every answer."""
-
-    model_config = ConfigDict(ser_json_inf_nan="strings", from_attributes=True, frozen=True)
 
 
 class Words(Answer):
@@ -30,7 +23,12 @@ class Words(Answer):
 
     level: Level
     title: str
+    """What a person has to know, in one line."""
     text: str
+    basis: str
+    """What it is based on."""
+    unseen: list[str]
+    """What could not be looked at, a phrase each."""
 
 
 class RunRow(Answer):
@@ -46,7 +44,19 @@ class RunRow(Answer):
     """Unix seconds."""
     time: float | None = None
     """Unix seconds of the newest step."""
+    age: float | None = None
+    """Seconds since then, also where clocks differ or jump."""
+    silent: bool = False
+    """Whether it runs and has said nothing for too long."""
     open_alerts: int = 0
+    severity: Severity | None = None
+    """Of the worst open alert."""
+    alerts: int = 0
+    """Raised so far."""
+    model: str = ""
+    framework: str = ""
+    spark: list[float | None] = []
+    """Losses from the start to now, evenly spaced."""
     verdict: Words | None = None
 
 
@@ -79,6 +89,15 @@ class Taken(Answer):
     per_layer: bool
 
 
+class Unseen(Answer):
+    """Something that could not be looked at, and what would help."""
+
+    step: int
+    what: str
+    why: str
+    todo: str
+
+
 class Run(Answer):
     """One run as it stands."""
 
@@ -96,29 +115,30 @@ class Run(Answer):
     first_step: int
     step: int
     time: float
+    rows: int
+    """Steps that were recorded."""
+    age: float | None
+    """Seconds since the newest step, also where clocks differ or jump."""
+    silent: bool
     silent_after: float
     """Seconds without a step after which the numbers are no longer news."""
+    marks_version: int
+    """Changes with every mark on an alert."""
     verdict: Words
+    unseen: list[Unseen]
     values: dict[str, Number]
     """Newest reading of every whole-model statistic."""
+    loss_mean: Number
+    """Of the newest steps."""
+    baselines: dict[str, Number]
+    """Means of the newest steps: "bigram", "unigram", …"""
+    settings: dict[str, str]
+    """What Monitor was given beside its defaults."""
+    environment: Mapping[str, str | float]
+    """What it runs on: versions, device, sizes."""
+    labels: Mapping[str, str]
     cost: Cost
     statistics: list[Taken]
-
-
-class Place(Answer):
-    """A site; layer is null outside the blocks."""
-
-    name: str
-    layer: int | None
-    role: str
-
-
-class Line(Answer):
-    """A statistic at one site, aligned with the steps: lowest and highest reading at each point."""
-
-    site: Place
-    low: list[float | None]
-    high: list[float | None]
 
 
 class News(Answer):
@@ -128,36 +148,56 @@ class News(Answer):
     step: int
     state: RunState
     alerts: int
+    marks_version: int
+    age: float | None
 
 
-class Series(Answer):
-    """A point covers the steps after the one before it, up to its own."""
-
-    statistic: str
-    unit: str
-    help: str
-    steps: list[int]
-    lines: list[Line]
+DetectorState = Literal["quiet", "alert", "muted", "cannot_run", "failed"]
 
 
-class Layers(Answer):
-    """A matrix over equally wide ranges of steps.
+class DetectorRow(Answer):
+    """A detector, and how it stands."""
 
-    `values[i][j]`: highest reading of site i in the `width` steps from `steps[j]` on.
-    """
+    name: str
+    title: str
+    """What its alert means, in a few words."""
+    runbook: str | None
+    """Relative address."""
+    watches: list[str]
+    missing: list[str]
+    """Of those, what this run does not read."""
+    state: DetectorState
+    reason: str
+    severity: Severity | None
+    since: int | None
+    score: Number
+    """Newest reading; 1 is the alert line."""
+    score_step: int | None
+    muted_until: int | None
 
-    statistic: str
-    unit: str
-    help: str
-    width: int
-    steps: list[int]
-    sites: list[Place]
-    values: list[list[float | None]]
+
+class Detectors(Answer):
+    """`recorded`: whether the run log holds scores; older ones do not."""
+
+    recorded: bool
+    detectors: list[DetectorRow]
+
+
+class Mark(Answer):
+    """What a person said of an alert."""
+
+    kind: MarkKind
+    step: int
+    until: int | None
+    """Of a mute: the last step."""
+    time: float
+    note: str
 
 
 class AlertRow(Answer):
     """An alert, as it was raised or cleared."""
 
+    id: str = ""
     detector: str
     state: str
     severity: Severity
@@ -168,12 +208,19 @@ class AlertRow(Answer):
     layer: int | None
     score: Number
     headline: str
+    action: str
+    """The headline without the run's name."""
     cause: str
     remedies: list[str]
     ruled_out: list[str]
     evidence: Mapping[str, Number]
     open: bool = False
     """Whether it is the one that stands."""
+    ended: int | None = None
+    """Step at which it was over or became another severity's."""
+    runbook: str | None = None
+    """Relative address."""
+    mark: Mark | None = None
 
 
 class Alerts(Answer):
@@ -195,15 +242,3 @@ class Events(Answer):
     """Newest first, the last thousand."""
 
     events: list[EventRow]
-
-
-def numbers(values: Array) -> list[float | None]:
-    """To six digits; NaN becomes null."""
-    exact = values.astype(np.float64)
-    with np.errstate(all="ignore"):
-        scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.abs(exact))))
-        rounded = np.round(exact * scale) / scale
-    plain = np.where(np.isfinite(rounded), rounded, exact).astype(object)
-    plain[np.isnan(exact)] = None
-    found: list[float | None] = plain.tolist()
-    return found

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from stabmon.catalog import STATISTICS
-from stabmon.records import SEVERITIES, Alert, Layout, Run, RunState, Site
+from stabmon.records import ARCHITECTURE, NOT_SEEN, PART_FAILED, SEVERITIES, Alert, Event, Layout, Run, RunState, Site
+from stabmon.runlog.marks import Mark, muted, standing
 from stabmon.runlog.tail import Chunk, News, Tail
 
 POLL_SECONDS = 0.5
@@ -19,6 +20,13 @@ RECENT = 50
 """Steps over which the newest numbers are averaged."""
 MODEL = tuple(name for name, row in STATISTICS.items() if row.exported and row.scope == "model")
 """The whole-model statistics that are shown."""
+BASELINES = tuple(
+    name for name in ("bigram_loss", "class_mean_loss", "unigram_loss", "uniform_loss") if name in STATISTICS
+)
+"""The hardest to beat first."""
+_AVERAGED = ("loss", *BASELINES, "step_seconds", "monitor_seconds")
+_BEFORE = (ARCHITECTURE, NOT_SEEN, PART_FAILED)
+"""Events that tell what could not be looked at."""
 
 
 class Standing:
@@ -33,27 +41,47 @@ class Standing:
         """Grows whenever there is something new to show."""
         self.run: Run | None = None
         self.state: RunState = "running"
-        self._tail = Tail(path, last)
+        self.tail = Tail(path, last)
         self._clock = clock
-        self._polled_at = float("-inf")
+        self._polled_at = self._asked_at = float("-inf")
         self._touched: tuple[int, ...] | None = None
+        self._heard = (float("-inf"), float("-inf"))
+        """When there was news last, and when there was none yet."""
+        self._spark: tuple[int, list[float]] = (-1, [])
+        self.marks: Sequence[Mark] = ()
+        self._marks: Mapping[str, Mark] = {}
         self._forget()
 
     def refresh(self) -> bool:
         """Reads some further rows; True: there are more. Errors: those of `stabmon.runlog.read`."""
-        if self._clock() - self._polled_at < POLL_SECONDS:
+        now = self._clock()
+        if now - self._polled_at < POLL_SECONDS:
             return False
         if (touched := _touched(self.path)) == self._touched:
+            self._asked_at = now
             return False
-        news = self._tail.poll()
+        news = self.tail.poll()
         if news.restarted:
             self._forget()
-        if news.chunks or news.alerts or news.restarted or (news.run, news.state) != (self.run, self.state):
+        known = news.run, news.state, len(news.marks)
+        if news.chunks or news.alerts or news.restarted or known != (self.run, self.state, len(self.marks)):
             self.version += 1
+        if news.chunks:
+            self._heard = now, float("-inf") if news.restarted else self._asked_at
         self._take(news)
         if not news.more:
-            self._polled_at, self._touched = self._clock(), touched
+            self._polled_at, self._touched, self._asked_at = self._clock(), touched, now
         return news.more
+
+    def age(self, now: float) -> float | None:
+        """Seconds since the newest step, None before the first; `now`: Unix seconds.
+
+        By the trainer's clock, but no more and no less than was witnessed here: clocks differ, and jump.
+        """
+        if not self.steps:
+            return None
+        heard, before = self._heard
+        return min(max(now - self.time, self._asked_at - heard, 0.0), self._clock() - before)
 
     def open_alerts(self) -> list[Alert]:
         """Of each detector the alert that has not ended, worst first."""
@@ -61,12 +89,40 @@ class Standing:
         found = (alert for alert in latest.values() if alert.state == "raised")
         return sorted(found, key=lambda alert: -SEVERITIES.index(alert.severity))
 
+    def mark(self, alert: Alert) -> Mark | None:
+        """The last word on it; a mute speaks for its detector's other alerts, too, until it is over."""
+        if (mark := self._marks.get(alert.id)) and not (mark.kind == "muted" and self.step > (mark.until or 0)):
+            return mark
+        mutes = (m for m in self._marks.values() if m.kind == "muted" and m.detector == alert.detector)
+        return next((mute for mute in mutes if self.step <= (mute.until or 0)), None)
+
+    def muted_until(self, detector: str) -> int | None:
+        """The last step of its mute; None: it is not muted."""
+        until = muted(self.marks).get(detector, 0)
+        return until if until >= self.step else None
+
+    def troubles(self) -> list[Alert]:
+        """The open alerts that nobody muted or called false, worst first."""
+        return [alert for alert in self.open_alerts() if (m := self.mark(alert)) is None or m.kind == "acknowledged"]
+
+    def losses(self, count: int) -> list[float]:
+        """So many of the whole run, evenly spaced; fewer of a short one, NaN where not read."""
+        if self._spark[0] != self.version:
+            chunks = self.tail.sampled(count)
+            known = [chunk["loss"] for chunk in chunks]
+            self._spark = self.version, [float(value) for values in known if values.size for value in values[0]]
+        return self._spark[1]
+
     def sites(self, statistic: str) -> tuple[Site, ...]:
         """Where it is taken, in forward order; empty where it is not."""
         return self.layout.sites_of(statistic) if self.layout else ()
 
     def _forget(self) -> None:
         self.alerts: list[Alert] = []
+        self.needs: Mapping[str, Sequence[str]] = {}
+        """The detectors, and what they look at; empty in run logs of earlier versions."""
+        self.unseen: list[Event] = []
+        """What tells of what could not be looked at."""
         self.layout: Layout | None = None
         self.steps = 0
         """How many were read."""
@@ -75,25 +131,28 @@ class Standing:
         """Unix seconds at the end of the newest step."""
         self.latest: dict[str, float] = {}
         """The value last read of each whole-model statistic."""
-        self.recent: dict[str, deque[float]] = {name: deque(maxlen=RECENT) for name in MODEL}
-        """Values of the newest steps, newest last, NaN where not read."""
+        self.recent: dict[str, deque[float]] = {name: deque(maxlen=RECENT) for name in _AVERAGED}
+        """Values of the newest steps of losses and times, newest last, NaN where not read."""
         self.totals = dict.fromkeys(("step_seconds", "monitor_seconds"), 0.0)
         """Sums over all steps."""
 
     def _take(self, news: News) -> None:
         self.run, self.state = news.run, news.state
         self.alerts += (alert for _, alert in news.alerts)
+        self.unseen += (event for _, event in news.events if event.kind in _BEFORE)
+        self.marks, self._marks = news.marks, standing(news.marks)
         for chunk in news.chunks:
             self._add(chunk)
 
     def _add(self, chunk: Chunk) -> None:
-        self.layout = chunk.layout
+        self.layout, self.needs = chunk.layout, chunk.needs
         self.first_step = self.first_step or int(chunk.steps[0])
         self.steps += len(chunk.rows)
         self.step, self.time = int(chunk.steps[-1]), float(chunk.times[-1])
         for name in MODEL:
             if (values := chunk[name]).size:
-                self.recent[name].extend(values[0, -RECENT:].tolist())
+                if name in self.recent:
+                    self.recent[name].extend(values[0, -RECENT:].tolist())
                 if (read := values[0, ~np.isnan(values[0])]).size:
                     self.latest[name] = float(read[-1])
         for name in self.totals:

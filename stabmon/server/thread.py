@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
+_NAME = "stabmon-server"
+
 _log = logging.getLogger("stabmon")
 
 
@@ -75,9 +77,10 @@ class Server:
         self._address = self._socket.getsockname()
         if token is None and beyond_this_machine(self._address[0]):
             _log.warning("stabmon: whoever can reach %s may read /metrics, since no token is given", self.url)
+        logging.getLogger("uvicorn.error").addFilter(_is_news)
         self._server = uvicorn.Server(_config(app, certificate, key))
         self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._socket]}, name="stabmon-server", daemon=True
+            target=self._server.run, kwargs={"sockets": [self._socket]}, name=_NAME, daemon=True
         )
         self._thread.start()
         atexit.register(self.stop)
@@ -140,16 +143,23 @@ def _config(app: ASGIApp, certificate: Path | None, key: Path | None) -> uvicorn
     return uvicorn.Config(
         app,
         log_config=None,
-        log_level="warning",
+        log_level=None,
         access_log=False,
         server_header=False,
         lifespan="off",
         loop="asyncio",
+        http="h11",
         ws="none",
         timeout_graceful_shutdown=2,
         ssl_certfile=str(certificate) if certificate else None,
         ssl_keyfile=str(key) if key else None,
     )
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """What strangers send to the port is none for a training's log. The logger is that of a user's own server, too, so
+    its level stays as it is."""
+    return record.threadName != _NAME or record.levelno >= logging.ERROR
 
 
 def serve(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Literal
 
 from stabmon.records import Alert
-from stabmon.server.standing import Standing
+from stabmon.server.standing import BASELINES, Standing
+from stabmon.server.titles import called, sentence, title_of
 
 Level = Literal["healthy", "info", "warning", "critical", "silent", "ended"]
 
@@ -17,45 +18,78 @@ SILENT_SECONDS = 30.0
 """A run that says nothing for longer, and for longer than ten of its steps, is called silent."""
 YOUNG_STEPS = 50
 """Before this many steps the absence of alerts means little."""
-_BASELINES = ("bigram", "unigram", "uniform")
-"""The hardest to beat first."""
 _SAME = 0.05
 """Nats: closer than this is called the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`title` in a word or two, `text` as a sentence or two."""
+    """`title` in a line, `text` as a sentence or two, `basis`: what it is based on."""
 
     level: Level
     title: str
     text: str
+    basis: str = field(default="", compare=False)
 
 
 def verdict(run: Standing, now: float) -> Verdict:
     """From state, age of the newest step, open alerts and loss, in that order of weight."""
+    level, title, text = _judged(run, now)
+    return Verdict(level, title, text, _basis(run))
+
+
+def _judged(run: Standing, now: float) -> tuple[Level, str, str]:
     if not run.steps:
-        return Verdict("silent", "No step yet", "The run has begun, but completed no step.")
-    alerts = run.open_alerts()
+        return "silent", "No step yet", "The run has begun, but completed no step."
+    alerts = run.troubles()
     standing = f"Step {run.step:,}{_loss(run)}."
-    told = " ".join([*(_sentence(alert.action) for alert in alerts), standing])
+    told = " ".join([*(sentence(alert.action) for alert in alerts), standing, *_set_aside(run, alerts)])
     worst = alerts[0].severity if alerts else None
     if run.state != "running":
-        title = f"{run.state.capitalize()}{_with(alerts)}"
-        return Verdict("critical" if run.state == "failed" else worst or "ended", title, told)
-    if (age := now - run.time) > silent_after(run):
+        title = f"{run.state.capitalize()}. {_trouble(alerts)}" if alerts else run.state.capitalize()
+        return "critical" if run.state == "failed" else worst or "ended", title, told
+    if is_silent(run, now):
         why = "The training hangs, does something else (an evaluation, a checkpoint), or has died without a word."
-        return Verdict(
-            worst if worst in ("warning", "critical") else "silent",
-            f"No data for {duration(age)}",
-            f"{why} What was last seen: {told}",
-        )
-    if alerts:
-        titles = {"info": "Note", "warning": "Warning", "critical": "Critical"}
-        return Verdict(alerts[0].severity, f"{titles[alerts[0].severity]} since step {alerts[0].since:,}", told)
+        level = worst if worst in ("warning", "critical") else "silent"
+        return level, f"No data for {duration(run.age(now) or 0)}", f"{why} What was last seen: {told}"
+    if worst:
+        return worst, _trouble(alerts), told
     if run.steps < YOUNG_STEPS:
-        return Verdict("healthy", "No alert so far", f"{standing} Too early to call it healthy.")
-    return Verdict("healthy", "Healthy", standing)
+        return "healthy", "No alert so far", f"{told} Too early to call it healthy."
+    return "healthy", "Healthy", told
+
+
+def _trouble(alerts: Sequence[Alert]) -> str:
+    """The worst one, and how many more there are."""
+    more = len(alerts) - 1
+    return f"{title_of(alerts[0])}{f' (and {more} more)' if more else ''}"
+
+
+def _set_aside(run: Standing, told: Sequence[Alert]) -> list[str]:
+    """What people said of open alerts that are not told."""
+    found = []
+    for alert in run.open_alerts():
+        if alert not in told and (mark := run.mark(alert)):
+            said = f"is muted until step {mark.until:,}" if mark.kind == "muted" else "is called a false alarm"
+            found.append(f"An alert of {alert.detector} {said}.")
+    return found
+
+
+def _basis(run: Standing) -> str:
+    """Who judged, and on what."""
+    if not run.steps:
+        return "Nothing was measured yet."
+    able = [name for name, needs in run.needs.items() if needs and run.sites(needs[0])]
+    of = "" if len(able) == len(run.needs) else f" of {len(run.needs)}"
+    count = f"{run.steps:,} step{'' if run.steps == 1 else 's'}"
+    who = f"{len(able)}{of} detectors, which judged {count}" if run.needs else f"the alerts of {count}"
+    loss = "; the loss is compared as the mean of the newest steps" if _known(run.recent["loss"]) else ""
+    return f"Based on {who}{loss}."
+
+
+def is_silent(run: Standing, now: float) -> bool:
+    """Whether it should have said something by now."""
+    return run.state == "running" and (run.age(now) or 0.0) > silent_after(run)
 
 
 def silent_after(run: Standing) -> float:
@@ -86,7 +120,7 @@ def _loss(run: Standing) -> str:
 
 
 def _beside_baselines(run: Standing, loss: float) -> str:
-    known = {name: _known(run.recent[f"{name}_loss"]) for name in _BASELINES}
+    known = {called(name): _known(run.recent[name]) for name in BASELINES}
     gaps = [(name, fmean(values) - loss) for name, values in known.items() if values]
     for name, gap in gaps:
         if abs(gap) < _SAME:
@@ -97,13 +131,11 @@ def _beside_baselines(run: Standing, loss: float) -> str:
     return f", {above[1]:.2g} nats above the {above[0]} baseline" if above else ""
 
 
+def mean_of(values: Iterable[float]) -> float:
+    """Of those that were read and are finite; NaN: none."""
+    known = _known(values)
+    return fmean(known) if known else math.nan
+
+
 def _known(values: Iterable[float]) -> list[float]:
     return [value for value in values if math.isfinite(value)]
-
-
-def _with(alerts: list[Alert]) -> str:
-    return "" if not alerts else ", with an open alert" if len(alerts) == 1 else f", with {len(alerts)} open alerts"
-
-
-def _sentence(action: str) -> str:
-    return f"{action[:1].upper()}{action[1:].rstrip('.')}."

@@ -142,7 +142,7 @@ def test_many_pages_ask_the_file_no_more_than_twice_a_second(writing: Writing) -
 def test_a_file_that_nobody_wrote_to_is_not_read_again(writing: Writing, monkeypatch: pytest.MonkeyPatch) -> None:
     writing.step()
     found = read(writing)
-    monkeypatch.setattr(found._tail, "poll", lambda: pytest.fail("was read"))
+    monkeypatch.setattr(found.tail, "poll", lambda: pytest.fail("was read"))
     found.refresh()
 
 

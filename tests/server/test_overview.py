@@ -13,7 +13,7 @@ def filled(values: np.ndarray, capacity: int, chunk: int) -> Overview:
     for begin in range(0, len(values), chunk):
         part = slice(begin, begin + chunk)
         line = values[part][np.newaxis].astype(np.float32)
-        overview.add([LOSS], rows[part], 10 * rows[part], line, line)
+        overview.add([LOSS], rows[part], 10 * rows[part], 0.5 * rows[part], line, line)
     return overview
 
 
@@ -55,7 +55,7 @@ def test_what_was_not_read_gives_way_to_what_was_and_infinity_is_read() -> None:
 def test_a_column_that_comes_later_was_not_read_before() -> None:
     overview = filled(np.array([1.0, 2.0]), capacity=8, chunk=2)
     new = np.float32([[7.0], [3.0]])
-    overview.add([GAIN, LOSS], np.array([3]), np.array([30]), new, new)
+    overview.add([GAIN, LOSS], np.array([3]), np.array([30]), np.array([1.5]), new, new)
     assert overview.columns == {LOSS: 0, GAIN: 1}
     np.testing.assert_array_equal(overview.low, np.float32([[1.0, np.nan], [2.0, np.nan], [3.0, 7.0]]))
 

@@ -102,6 +102,39 @@ def test_requests_leave_no_word_in_the_log(server: Server, caplog: pytest.LogCap
     assert [r.getMessage() for r in caplog.records if r.name.startswith("uvicorn")] == []
 
 
+ASKED = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+STRANGE = {
+    "no HTTP": b"\x16\x03\x01\x02\x00\x01\xff\r\n\r\n",
+    "a header of 200 kB": ASKED + b"X: " + b"a" * 200_000 + b"\r\n\r\n",
+    "20,000 headers": ASKED + b"X: a\r\n" * 20_000 + b"\r\n",
+    "two hosts": ASKED + b"Host: evil.example\r\n\r\n",
+    "a socket of the web": ASKED + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    "a gigabyte that never comes": ASKED.replace(b"GET", b"POST") + b"Content-Length: 1000000000\r\n\r\nx",
+}
+
+
+def test_what_strangers_send_is_answered_and_leaves_no_word_in_the_log(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = {}
+    with caplog.at_level(logging.DEBUG):
+        for name, sent in STRANGE.items():
+            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as stranger:
+                stranger.sendall(sent)
+                answers[name] = stranger.recv(12)
+    told = {name: int(answer.removeprefix(b"HTTP/1.1 ")) for name, answer in answers.items()}
+    assert list(told.values()) == [400, 400, 400, 400, 200, 405]
+    assert [r.getMessage() for r in caplog.records if r.name.startswith("uvicorn")] == []
+    assert get(server.url, "/metrics") == (200, b"stabmon_step 3\n")
+
+
+def test_a_users_own_uvicorn_is_heard_as_before(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    assert get(server.url, "/healthz")[0] == 200
+    with caplog.at_level(logging.INFO):
+        logging.getLogger("uvicorn.error").info("Uvicorn running on http://0.0.0.0:80")
+    assert [r.getMessage() for r in caplog.records] == ["Uvicorn running on http://0.0.0.0:80"]
+
+
 def test_a_rendering_that_fails_is_a_500_and_the_server_lives_on(caplog: pytest.LogCaptureFixture) -> None:
     def metrics() -> bytes:
         raise RuntimeError("broken")

@@ -58,7 +58,7 @@ def test_an_open_alert_is_the_verdict_with_its_words_and_since_when(writing: Wri
     writing.step(11, loss=3.1, alerts=[alert(11)])
     assert told(writing) == Verdict(
         "critical",
-        "Critical since step 9",
+        "NOT LEARNING since step 9: every token gets the same answer, worst in block 1. Restart with lr <= 3e-4.",
         "Is not learning: every token gets the same answer. Restart with lr <= 3e-4. "
         "Step 11, loss 3.1, what the unigram baseline scores.",
     )
@@ -116,7 +116,7 @@ def test_a_run_that_is_over_says_how(writing: Writing, state: str, level: str, t
 def test_a_run_that_ends_with_an_open_alert_does_not_look_well(writing: Writing) -> None:
     writing.step(60, alerts=[alert(60)])
     writing.close("finished")
-    assert told(writing).title == "Finished, with an open alert"
+    assert told(writing).title.startswith("Finished. NOT LEARNING since step 58: ")
     assert told(writing).level == "critical"
 
 
