@@ -20,9 +20,14 @@ LONGEST = 1 << 15
 _RANK = re.compile(r"\[(?:rank|default)(\d+)\]:?\s?")
 
 
+def expression(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """Compiled, with a number for each `NUMBER`."""
+    return re.compile(pattern.replace("NUMBER", NUMBER), flags)
+
+
 def log(name: str, *patterns: str) -> Format:
     """Lines that one of the patterns is found in; `NUMBER` stands for one, groups are named as Reading's fields."""
-    found = [re.compile(pattern.replace("NUMBER", NUMBER), re.MULTILINE) for pattern in patterns]
+    found = [expression(pattern, re.MULTILINE) for pattern in patterns]
     groups = {group for pattern in found for group in pattern.groupindex}
     stepped = [pattern for pattern in found if "step" in pattern.groupindex]
     trained = [pattern for pattern in found if "loss" in pattern.groupindex]

@@ -51,7 +51,7 @@ class Reading:
     @property
     def trained(self) -> bool:
         """It tells of a training step, not of an evaluation or of nothing."""
-        return self.loss == self.loss or self.grad_norm == self.grad_norm
+        return self.loss == self.loss or self.grad_norm == self.grad_norm or self.skipped == 1
 
 
 def number(cell: object) -> float:

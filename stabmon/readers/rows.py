@@ -14,6 +14,8 @@ Row = Mapping[str, object]
 
 _STEADY = 20
 """Rows in a row that all have a loss, after which one without it, but else alike, is a loss that was not finite."""
+_EVALUATIONS = 5
+"""So many without a training loss: there is none, and the evaluation's is read instead."""
 _MORE = ("learning_rate", "grad_norm", "eval_loss", "epoch", "time")
 
 
@@ -67,7 +69,9 @@ def roles(rows: Sequence[Row], asked: Asked, notes: Notes, where: str) -> Roles 
     for option, name in (("loss", asked.loss), ("step", asked.step)):
         if name is not None and name not in seen:
             raise ReadError(f"{where} has no {name!r}; give one of these as --{option}: {_listed(seen)}")
-    losses = names.best("loss", seen) or names.best("eval_loss", seen)
+    losses, evaluations = names.best("loss", seen), names.best("eval_loss", seen)
+    if not losses or (not seen[losses[0]] and evaluations and seen[evaluations[0]] >= _EVALUATIONS):
+        losses = evaluations
     if not (asked.loss or losses):
         return None
     chosen = {role: next(iter(names.best(role, seen)), "") for role in _MORE}

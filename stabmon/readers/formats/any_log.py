@@ -6,20 +6,29 @@ import re
 from collections.abc import Iterator
 
 from stabmon.readers.format import Format, Head
-from stabmon.readers.log import LONGEST, NUMBER, as_asked, by_line
+from stabmon.readers.log import LONGEST, as_asked, by_line, expression
 from stabmon.readers.reading import Asked, Reading, number, whole
 from stabmon.readers.source import Source
 
 _IS = r"['\"]?\s{0,4}[:=]?\s{0,6}['\"]?"
 _STEP = re.compile(
-    rf"\b(?:global[_ ]?|train[_ ]?)?(?:step|iter|iteration|update|batch)s?{_IS}\[?\s{{0,6}}(\d[\d,]{{0,18}})", re.I
+    r"\b(?:global[_ ]?|train[_ ]?)?(?:step|iter|iteration|update|batch)s?"
+    + _IS
+    + r"\[?\s{0,6}(\d[\d,]{0,18})(?!\.?\d)",
+    re.I,
 )
 _BAR = re.compile(r"(?:\|| )(\d{1,15})/ ?(\d{1,15}) (?:\[|batches)")
-_EVALUATED = re.compile(rf"\b(?:val|valid|validation|eval|evaluation|test|dev)[_ /.-]?loss{_IS}({NUMBER})", re.I)
-_LOSS = re.compile(rf"(?<![a-z])(?:(?:train|training|tr|total|avg|lm)[_ /.-]?)?loss{_IS}({NUMBER})", re.I)
+
+
+def _named(words: str) -> re.Pattern[str]:
+    return expression(words + _IS + "(NUMBER)", re.I)
+
+
+_EVALUATED = _named(r"\b(?:val|valid|validation|eval|evaluation|test|dev)[_ /.-]?loss")
+_LOSS = _named(r"(?<![a-z])(?:(?:train|training|tr|total|avg|lm)[_ /.-]?)?loss")
 _MORE = {
-    "grad_norm": re.compile(rf"\b(?:grad(?:ient)?[_ ]?norm|gnorm){_IS}({NUMBER})", re.I),
-    "learning_rate": re.compile(rf"\b(?:lr|learning[_ ]rate){_IS}({NUMBER})", re.I),
+    "grad_norm": _named(r"\b(?:grad(?:ient)?[_ ]?norm|gnorm)"),
+    "learning_rate": _named(r"\b(?:lr|learning[_ ]rate)"),
     "epoch": re.compile(r"\bepoch['\"]?\s{0,4}[:=]?\s{0,6}\[?(\d{1,9})", re.I),
 }
 _NAME = "log"

@@ -3,16 +3,21 @@
 from stabmon.readers import names, table
 from stabmon.readers.format import Format, Head
 from stabmon.readers.reading import Asked
+from stabmon.readers.rows import counts
 
 
 def _fits(head: Head, asked: Asked) -> bool:
-    columns, _ = table.header(head)
-    rows = len(table.head_rows(head)) if columns else 0
-    if 2 * rows < len(head.lines) - 1 or not (rows or (columns and head.whole)):
+    columns = table.header(head)[0]
+    rows = table.head_rows(head) if columns else []
+    if 2 * len(rows) < len(head.lines) - 1 or not (rows or (columns and head.whole)):
         return False
     if asked.loss is not None:
         return asked.loss in columns
-    return any(names.loss(column) is not None or names.eval_loss(column) is not None for column in columns)
+    likely = [name for name in columns if names.loss(name) is not None or names.eval_loss(name) is not None]
+    numbers = counts(rows)
+    return any(2 * numbers[name] >= sum(row[name] != "" for row in rows) for name in likely if rows) or bool(
+        likely and not rows
+    )
 
 
 CSV = Format("CSV", _fits, table.readings)

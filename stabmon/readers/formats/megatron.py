@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from math import inf
 
 from stabmon.readers.format import Format, Head
-from stabmon.readers.log import LONGEST, NUMBER, as_asked, by_line
+from stabmon.readers.log import LONGEST, as_asked, by_line, expression
 from stabmon.readers.reading import Asked, Reading, number, whole
 from stabmon.readers.source import Source
 
 _LINE = re.compile(r"\biteration\s+(\d+)/\s*\d+ \|")
-_EVALUATED = re.compile(rf"validation loss at iteration (\d+)[^|]{0, 80}\|.{0, 200}?\blm loss value: ({NUMBER})")
-_CELL = re.compile(rf"([a-z][\w \-]{0, 60}?)\s*(?:\(ms\))?:\s*({NUMBER}) *\|")
+_EVALUATED = expression(r"validation loss at iteration (\d+)[^|]{0,80}\|.{0,200}?\blm loss value: (NUMBER)")
+_CELL = expression(r"([a-z][\w \-]{0,60}?)\s*(?:\(ms\))?:\s*(NUMBER) *\|")
 _NAME = "Megatron-LM log"
 
 

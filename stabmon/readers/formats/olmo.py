@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 
 from stabmon.readers.format import Format, Head
-from stabmon.readers.log import LONGEST, NUMBER, as_asked, by_line
+from stabmon.readers.log import LONGEST, as_asked, by_line, expression
 from stabmon.readers.reading import Asked, Reading, number, whole
 from stabmon.readers.source import Source
 
 _STEP = re.compile(r"\[step=([\d,]+)/[\d,]+[^\]\n]{0,100}\]")
-_METRIC = re.compile(rf"^\s+(train|optim|eval)/([^=\n]{1, 80})=({NUMBER})\s*$")
+_METRIC = expression(r"^\s+(train|optim|eval)/([^=\n]{1,80})=(NUMBER)\s*$")
 _FIELDS = {
     ("train", "crossentropyloss"): "loss",
     ("train", "ce loss"): "loss",

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 
 from stabmon.readers.format import Format, Head
-from stabmon.readers.log import LONGEST, NUMBER, as_asked, by_line
+from stabmon.readers.log import LONGEST, as_asked, by_line, expression
 from stabmon.readers.reading import Asked, Reading, number, whole
 from stabmon.readers.source import Source
 
-_LINE = re.compile(rf"\{{'(?:loss|eval_loss)': '?{NUMBER}'?, ")
-_CELL = re.compile(rf"'(loss|grad_norm|learning_rate|eval_loss|epoch)': '?({NUMBER})")
+_LINE = expression(r"\{'(?:loss|eval_loss)': '?NUMBER'?, ")
+_CELL = expression(r"'(loss|grad_norm|learning_rate|eval_loss|epoch)': '?(NUMBER)")
 _BAR = re.compile(r"\| *(\d+)/(\d+) \[")
 _NAME = "Hugging Face trainer log"
 
