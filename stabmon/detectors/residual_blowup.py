@@ -85,8 +85,10 @@ class ResidualBlowup:
         return int(np.argmax(np.where(self._streams, np.nan_to_num(self._growth.logs, nan=-np.inf), -np.inf)))
 
     def _alive(self) -> bool:
-        """Not a stall, nor nothing to learn: what grows there is told of as that."""
-        return self._then is None or not self._then[1] < thresholds.COLLAPSED
+        """Not a stall, nor nothing to learn: what grows there is told of as that; nor a plateau on which it swells."""
+        share = self._then[1] if self._then else float("nan")
+        swells = share < thresholds.PLATEAU and not self._growth.risen(self._largest) > thresholds.SWELLS
+        return not (share < thresholds.COLLAPSED or swells)
 
     def explain(self, site: int) -> Finding:
         """How fast that norm's input grows, what updates do, and when it will break."""

@@ -87,8 +87,9 @@ def _action(shock: Shock, updates: Updates) -> str:
                 "such step undoes dozens"
             )
         case "shock":
-            times = f"{words.whole(reading.size / shock.usual)} times what updates do here"
-            far = f"by {reading.size:.2g} nats, {times}" if isfinite(reading.size) else "beyond all bounds"
+            known = isfinite(shock.usual)
+            times = f", {words.whole(reading.size / shock.usual)} times what updates do here" if known else ""
+            far = f"by {reading.size:.2g} nats{times}" if isfinite(reading.size) else "beyond all bounds"
             return (
                 f"has taken a step that is too large: the update of step {shock.since} moved its predictions {far}. "
                 f"Keep the last checkpoint from before it; if it was not meant, go "
@@ -153,6 +154,6 @@ def _ruled_out(shock: Shock) -> tuple[str, ...]:
     reasons = []
     if isfinite(shock.rate) and isfinite(shock.before) and not shock.raised:
         reasons.append(f"a jump of the learning rate: it was {words.rate(shock.before)} at the reading before")
-    if shock.single:
+    if shock.single and isfinite(shock.usual):
         reasons.append(f"a slow drift: the median of the eight readings before it is {shock.usual:.2g} nats")
     return tuple(reasons)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from math import exp, inf, isfinite, log, nan
+from math import exp, isfinite, log, nan
 
 from stabmon.detectors.thresholds import updates as thresholds
 from stabmon.detectors.window import Window
@@ -24,6 +24,8 @@ class Reading:
     actual: float
     predicted: float
     """Change of the probe's loss, and what its gradient promised, in nats; NaN without labels."""
+    plateau: bool = False
+    """All tokens get nearly the same answer."""
 
     @property
     def size(self) -> float:
@@ -40,31 +42,30 @@ class Reading:
         return self.predicted < 0 and self.actual > thresholds.OVERSHOT
 
 
-class Updates:
-    """The last readings, and two levels that they are held against: of the last eight, and of the last 32."""
+class Levels:
+    """What updates do in this run: the median of the last eight, and of the last 32 that were not hot. In nats."""
 
     def __init__(self) -> None:
-        self.recent: deque[Reading] = deque(maxlen=thresholds.EDGE_READINGS)
         self._near = Window(thresholds.SHOCK_READINGS)
         self._own = Window(thresholds.OWN_READINGS)
 
     @property
     def near(self) -> float:
-        """Nats; NaN before there are eight."""
+        """NaN before there are eight."""
         return exp(self._near.median) if self._near.full else nan
 
     @property
     def own(self) -> float:
-        """Nats, hot readings left out; NaN before there are eight."""
+        """Hot readings left out; NaN before there are eight."""
         return exp(self._own.median) if len(self._own) >= thresholds.SHOCK_READINGS else nan
 
     @property
     def limit(self) -> float:
-        """Nats, above which the next update is a shock: .2, less in a run of small steps, more in a hot one; Inf before
-        there are eight readings.
+        """Above it the next update is a shock: .2, less in a run of small steps, more in a hot one, and 1 before there
+        are eight readings.
         """
         if not self._near.full:
-            return inf
+            return thresholds.SHOCK_UNKNOWN
         rise = max(thresholds.SHOCK_RISE * self.near, thresholds.SHOCK_FLOOR)
         return max(thresholds.SHOCK_RATIO * self.near, min(rise, thresholds.SHOCK))
 
@@ -72,20 +73,38 @@ class Updates:
         """Large for this run; never before there are eight readings."""
         return reading.size > max(thresholds.HOT_RATIO * self.own, thresholds.HOT)
 
-    def push(self, reading: Reading, shock: bool) -> None:
-        """Neither level hears of shocks, and `own` not of hot readings either."""
-        if not shock and reading.step > thresholds.SETTLED_STEP and isfinite(reading.size):
+    def push(self, reading: Reading) -> None:
+        if reading.step > thresholds.SETTLED_STEP and isfinite(reading.size):
             size = log(max(reading.size, TINY))
             self._near.push(size)
             if not self.hot(reading):
                 self._own.push(size)
+
+
+class Updates:
+    """The last readings, and the levels that they are held against: on a plateau updates are small, so those on it and
+    those off it are kept apart.
+    """
+
+    def __init__(self) -> None:
+        self.recent: deque[Reading] = deque(maxlen=thresholds.EDGE_READINGS)
+        self._levels = {True: Levels(), False: Levels()}
+
+    def levels(self, reading: Reading) -> Levels:
+        """Those of where the run was at that reading."""
+        return self._levels[reading.plateau]
+
+    def push(self, reading: Reading, shock: bool) -> None:
+        """No level hears of shocks."""
+        if not shock:
+            self.levels(reading).push(reading)
         self.recent.append(reading)
 
     @property
     def overshoots(self) -> bool:
         """Of the last three updates two were large, and kept less than .3 of what the gradient promised."""
         last = list(self.recent)[-3:]
-        return sum(self.hot(r) and r.trust < thresholds.TRUST for r in last) > 1
+        return sum(self.levels(r).hot(r) and r.trust < thresholds.TRUST for r in last) > 1
 
     @property
     def trust(self) -> float:
@@ -97,5 +116,5 @@ class Updates:
     def at_the_edge(self) -> bool:
         """Large for long, and curvature eats much of what they promise."""
         sizes = sorted(r.size for r in self.recent)
-        full = len(sizes) == thresholds.EDGE_READINGS and isfinite(self.own)
+        full = len(sizes) == thresholds.EDGE_READINGS and isfinite(self.levels(self.recent[-1]).own)
         return full and sizes[len(sizes) // 2] > thresholds.EDGE and self.trust < thresholds.EDGE_TRUST

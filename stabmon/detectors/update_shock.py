@@ -65,9 +65,11 @@ class UpdateShock:
             kl=snapshot.scalar("output_change_kl"),
             actual=snapshot.scalar("actual_loss_change"),
             predicted=snapshot.scalar("predicted_loss_change"),
+            plateau=snapshot.scalar("context_share") < thresholds.PLATEAU_SHARE,
         )
-        near, limit = self._updates.near, self._updates.limit
-        shock = reading.size > limit
+        levels = self._updates.levels(reading)
+        near, limit = levels.near, levels.limit
+        shock = reading.size > limit and reading.step > thresholds.SETTLED_STEP
         self._updates.push(reading, shock)
         verdict = self._verdict(reading, shock, snapshot)
         self._score = max(reading.size / limit, 1.0) if verdict else 0.0
@@ -77,19 +79,18 @@ class UpdateShock:
             self._found = None
         else:
             since = self._found.since if self._found else snapshot.step
-            usual = near if shock else self._updates.own
+            usual = near if shock else levels.own
             self._found = Shock(verdict, since, reading, usual, self._before, rate)
         self._before = rate
 
     def _verdict(self, reading: Reading, shock: bool, snapshot: Snapshot) -> Verdict | None:
-        plateau = snapshot.scalar("context_share") < thresholds.PLATEAU_SHARE
         if shock and reading.overshot:
             return "overshot"
-        if shock and not plateau:
+        if shock and not reading.plateau:
             return "shock"
-        if self._updates.overshoots and not plateau:
+        if self._updates.overshoots and not reading.plateau:
             return "overshoots"
-        if self._updates.at_the_edge and not plateau:
+        if self._updates.at_the_edge and not reading.plateau:
             return "edge"
         first = reading.step <= thresholds.FIRST_STEP and reading.change > thresholds.FIRST_CHANGE
         return "first" if first and _post(snapshot) and not snapshot.scalar("pretrained") > 0 else None

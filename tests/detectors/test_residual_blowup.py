@@ -213,6 +213,14 @@ def test_growth_within_a_stall_is_left_to_the_stall() -> None:
     assert rises(400, context_share=np.full(400, 1e-6)) == []
 
 
+def test_growth_that_begins_on_a_plateau_is_told_once_it_is_tenfold() -> None:
+    """From step 243 on, at x1.025 a step: tenfold 93 steps later."""
+    alert = rises(400, context_share=np.full(400, 0.05))[0]
+    assert (alert.step, alert.since) == (336, 243)
+    assert accelerating(np.array(335)) < 10 * accelerating(np.array(243)) < accelerating(np.array(336))
+    assert rises(400, context_share=np.full(400, 0.1))[0].step == 273
+
+
 def test_a_run_that_collapsed_since_is_told_to_go_back() -> None:
     share = np.where(steps(400) < 260, 0.4, 1e-5)
     (alert,) = rises(400, context_share=share)

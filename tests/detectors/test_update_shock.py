@@ -160,6 +160,30 @@ def test_on_a_plateau_a_large_update_is_told_of_only_if_it_overshot() -> None:
     assert run.said()[0] == (SHOCK, "critical")
 
 
+def test_updates_that_grow_as_a_plateau_ends_are_held_against_those_that_follow() -> None:
+    """Measured, handwritten digits: KL .003 on the plateau and .03 to .13 after it, keeping too little twice."""
+    run = Run(kl=3e-3)
+    run.more = {"context_share": np.where(np.arange(COUNT) < at(SHOCK), 0.02, 0.5)}
+    for step, kl in ((400, 0.04), (410, 0.06), (420, 0.13), (430, 0.09)):
+        run.update(step, kl=kl, predicted=-0.06, actual=0.0)
+    assert run.said() == []
+    run.more = {}
+    assert run.said()[0] == (410, "warning")
+
+
+def test_before_eight_readings_a_nat_is_a_shock() -> None:
+    run = Run()
+    run.more = {"context_share": np.where(np.arange(COUNT) < at(SHOCK) - 3, 0.02, 0.5)}
+    run.update(SHOCK, kl=0.9, predicted=-0.5, actual=0.5)
+    assert run.said() == []
+    run.update(SHOCK, kl=2.2, predicted=-0.8, actual=1.9)
+    (first, _) = run.alerts()
+    assert (first.step, first.severity) == (SHOCK, "critical")
+    assert "usual output_change_kl" not in first.evidence
+    run.update(SHOCK, kl=2.2, predicted=-0.8, actual=-0.1)
+    assert "moved its predictions by 2.2 nats. Keep" in run.alerts()[0].action
+
+
 def test_where_no_classes_are_predicted_the_square_of_the_output_change_stands_for_kl() -> None:
     run = Run()
     run.update(SHOCK, kl=1.8, predicted=-1.0, actual=0.38)

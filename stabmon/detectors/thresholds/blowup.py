@@ -48,6 +48,11 @@ Chosen: ramps rise by 2 % a step."""
 
 COLLAPSED = 1e-3
 """Context share. Live: 5e-5 after a divergence, .3 and more in healthy runs."""
+PLATEAU = 0.1
+SWELLS = 10.0
+"""Where the growth began under that context share, as after a fault of the data, n has to grow so many times. Live:
+there it swells to x2.2 at most and settles (12 runs), and grows past x18 where gradients are kept (3 runs); on ramps
+growth begins at .18 and more (30 runs)."""
 ALIVE = 1e-2
 """Context share that it had when the growth began, for a collapse to be the growth's doing."""
 

@@ -64,6 +64,9 @@ SHOCK_FLOOR = 0.1
 .006; no other of 50 runs without a fault of the optimizer is over half of its limit, but for one stalled run's attempt
 to escape."""
 SHOCK_READINGS = 8
+SHOCK_UNKNOWN = 1.0
+"""Nats, before there are eight readings, of a plateau or off it. Live: at the end of a plateau healthy runs reach .15,
+where those on it are .003; learning rates x100 give 2.2 to 3.7."""
 OVERSHOT = 0.05
 """Nats that the probe's loss rose by in one step, where the gradient promised a fall. Chosen."""
 
