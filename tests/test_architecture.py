@@ -13,10 +13,11 @@ MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 40
 
 NOUNS = {"catalog", "records", "runlog", "settings"}
-SIBLINGS = {"detectors", "sinks", "readers", "server", "report"}
+SIBLINGS = {"detectors", "sinks", "readers", "server"}
 COMMANDS = {"demo", "bench"}
 # A part is a folder or a file of the package. What each may import of the others; one not named here: nothing.
 MAY_IMPORT: dict[str, set[str]] = {
+    "": {"monitor", "notebook", "replays"},  # for type checkers alone: see test_import_stabmon_loads_nothing_heavy
     "catalog": set(),
     "records": {"catalog"},
     "settings": {"catalog", "records"},
@@ -24,6 +25,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{part: NOUNS for part in SIBLINGS},
     "taps": NOUNS,
     "pipeline": NOUNS | SIBLINGS,
+    "replays": NOUNS | {"detectors", "sinks", "readers", "pipeline"},
+    "report": NOUNS | {"readers", "replays", "server"},
+    "compare": NOUNS | {"readers", "replays"},
     "outputs": NOUNS | {"sinks"},
     "session": NOUNS | SIBLINGS | {"pipeline", "taps", "outputs"},
     "reaction": NOUNS,
@@ -33,8 +37,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "monitor": NOUNS | SIBLINGS | {"pipeline", "taps", "outputs", "session", "reaction", "meeting", "follower"},
     **{part: NOUNS | SIBLINGS | {"pipeline", "monitor", "reaction"} for part in ("huggingface", "lightning", "demo")},
     "grafana": NOUNS,
+    "watch": NOUNS | {"server"},
+    "notebook": NOUNS | {"server"},
     "bench": NOUNS | SIBLINGS | {"pipeline", "taps", "monitor", "huggingface", "lightning", "demo"},
-    "cli": NOUNS | SIBLINGS | {"pipeline", "grafana"} | COMMANDS,
+    "cli": NOUNS | SIBLINGS | {"pipeline", "grafana", "watch", "replays", "report", "compare"} | COMMANDS,
 }
 # Heavy or optional packages, and the parts that may import them.
 THIRD_PARTY: dict[str, set[str]] = {
@@ -64,7 +70,8 @@ THIRD_PARTY: dict[str, set[str]] = {
     "grafana_api": {"grafana"},
     "requests": {"grafana"},
     "typer": {"cli"},
-    "rich": {"bench", "cli", "demo"},
+    "rich": {"bench", "cli", "demo", "watch"},
+    "pandas": {"notebook"},
 }
 
 

@@ -9,108 +9,33 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from stabmon import __version__
-from stabmon.catalog import Array
 from stabmon.cli import app
 from stabmon.detectors import default_detectors
 from stabmon.pipeline import build
-from stabmon.records import Event, Finding, Layout, Snapshot
-from stabmon.runlog import RunLogWriter, alert_summary
+from stabmon.records import Layout
+from stabmon.runlog import RunLogWriter
 from tests.snapshots import RUN, snapshot
 
 ROOT = Path(__file__).parent.parent
 WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from stabmon.cli import main; main()"
-TOP_LEVEL = ("steps", "run", "state", "run_log", "alerts")
 
 
-class HighLoss:
-    """Alerts where the loss is above 10, with a word that rich would take for markup."""
-
-    name = "high_loss"
-    needs: tuple[str, ...] = ("loss",)
-
-    def __init__(self) -> None:
-        self._loss = 0.0
-
-    def score(self, snapshot: Snapshot) -> Array:
-        self._loss = snapshot.scalar("loss")
-        return snapshot["loss"] / np.float32(10)
-
-    def explain(self, site: int) -> Finding:
-        return Finding("warning", "has [red] loss", "why", ("do",), {"loss": self._loss}, since=1)
-
-
-def recorded(path: Path, losses: Sequence[float], state: str = "finished") -> list[dict[str, object]]:
-    """Writes a run log as a live run would; returns its alerts as `--json` should print them."""
+def recorded(path: Path, losses: Sequence[float]) -> None:
+    """Writes a run log as a live run would."""
     layout = Layout((("loss", ""), ("total_grad_sq", "")), ())
-    pipeline = build(RUN, [HighLoss(), *default_detectors()], [RunLogWriter(path, RUN)])
+    pipeline = build(RUN, default_detectors(), [RunLogWriter(path, RUN)])
     for step, loss in enumerate(losses, 1):
-        pipeline.feed(snapshot(step, loss, 1.0, layout=layout), [Event(step, 1.0, "evaluation", {})])
-    pipeline.close("failed" if state == "failed" else "finished")
-    return [alert_summary(alert) for alert in pipeline.alerts]
+        pipeline.feed(snapshot(step, loss, 1.0, layout=layout))
+    pipeline.close("finished")
 
 
 @pytest.fixture
 def run_log(tmp_path: Path) -> Path:
     return tmp_path / "r1.stabmon"
-
-
-def use_high_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stabmon.detectors.default_detectors", lambda: [HighLoss(), *default_detectors()])
-
-
-def test_replay_gives_the_alerts_that_came_live(run_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    live = recorded(run_log, [3.0] * 20 + [11.0, 12.0] + [3.0] * 30 + [float("inf")], state="failed")
-    assert [(a["detector"], a["state"], a["step"]) for a in live][:1] == [("high_loss", "raised", 21)]
-    assert ("nonfinite", "raised", 53) in [(a["detector"], a["state"], a["step"]) for a in live]
-    use_high_loss(monkeypatch)
-    result = CliRunner().invoke(app, ["replay", str(run_log), "--json"])
-    assert result.exit_code == 0
-    assert json.loads(result.stdout.splitlines()[-1]) == {
-        "steps": 53,
-        "run": "r1",
-        "state": "failed",
-        "run_log": str(run_log),
-        "alerts": live,
-    }
-
-
-def test_with_json_stdout_is_that_line_alone_and_people_read_stderr(
-    run_log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorded(run_log, [3.0, 11.0])
-    use_high_loss(monkeypatch)
-    result = CliRunner().invoke(app, ["replay", str(run_log), "--json"])
-    assert len(result.stdout.splitlines()) == 1
-    assert tuple(json.loads(result.stdout)) == TOP_LEVEL
-    assert "r1 has [red] loss" in result.stderr
-
-
-def test_replay_prints_each_alert_and_a_summary(run_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (live,) = recorded(run_log, [3.0, 11.0])
-    use_high_loss(monkeypatch)
-    result = CliRunner().invoke(app, ["replay", str(run_log)])
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert str(live["message"]) in result.stdout
-    assert result.stdout.splitlines()[-1] == "Run r1 (finished): 2 steps, alerts raised: 1."
-
-
-def test_replay_works_where_torch_is_absent(run_log: Path) -> None:
-    live = recorded(run_log, [3.0] * 5 + [float("inf")])
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, "replay", str(run_log), "--json"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    result = json.loads(done.stdout.splitlines()[-1])
-    assert result["steps"] == 6
-    assert result["alerts"] == [a for a in live if a["detector"] != "high_loss"] != []
 
 
 def test_the_demo_without_torch_says_what_to_install() -> None:
@@ -119,32 +44,6 @@ def test_the_demo_without_torch_says_what_to_install() -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "stabmon: the demo trains, so it needs PyTorch; pip install 'stabmon[torch]'\n"
-
-
-@pytest.mark.parametrize("wrong", ["missing", "text", "folder"])
-def test_a_wrong_file_is_one_line_and_exit_code_2(tmp_path: Path, wrong: str) -> None:
-    path = tmp_path / "x"
-    if wrong == "text":
-        path.write_text("step,loss\n1,2\n" * 100)
-    elif wrong == "folder":
-        path.mkdir()
-    result = CliRunner().invoke(app, ["replay", str(path), "--json"])
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("stabmon: ")
-    assert str(path) in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-
-
-def test_a_file_cut_short_is_one_line_and_exit_code_2(run_log: Path) -> None:
-    recorded(run_log, [3.0] * 2000)
-    run_log.write_bytes(run_log.read_bytes()[: 20 * 1024])
-    result = CliRunner().invoke(app, ["replay", str(run_log)])
-    assert result.exit_code == 2
-    assert result.stderr.splitlines()[-1].startswith(f"stabmon: {run_log} is not a readable stabmon run log: ")
-
-
-def test_a_missing_argument_is_exit_code_2() -> None:
-    assert CliRunner().invoke(app, ["replay"]).exit_code == 2
 
 
 def test_version() -> None:
@@ -254,12 +153,6 @@ def test_serve_refuses_a_malformed_webhook_before_it_serves(tmp_path: Path, monk
     done = CliRunner().invoke(app, ["serve", str(tmp_path), "--wait"])
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("stabmon: slack: the webhook is no web address")
-
-
-def test_replay_of_a_folder_says_what_shows_a_folder(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["replay", str(tmp_path)])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.endswith(f"or see all with: stabmon serve {tmp_path}\n")
 
 
 def test_runbook_lists_a_line_for_each_default_detector() -> None:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from threading import Event as Pause
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from stabmon import __version__
 from stabmon.cli.benches import bench
+from stabmon.cli.compare import compare
 from stabmon.cli.dashboards import grafana
-from stabmon.cli.edge import AsJson, for_users, torch_needed
+from stabmon.cli.edge import AsJson, Judging, for_users, torch_needed
+from stabmon.cli.replay import replay
+from stabmon.cli.report import report
 from stabmon.cli.runbooks import runbook
-from stabmon.records import Alert, Event, RunState, Severity, Snapshot
 
 if TYPE_CHECKING:
     from stabmon.server.thread import Server
@@ -28,11 +26,11 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.add_typer(bench, name="bench")
 app.add_typer(grafana, name="grafana")
 app.command()(runbook)
+for judging in (replay, report, compare):
+    app.command(cls=Judging)(judging)
 
 LEFTOVERS_SECONDS = 30.0
 """How often `serve` looks for alerts that a run which died could not deliver."""
-
-_STYLES: dict[Severity, str] = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
 
 
 def main() -> None:
@@ -51,17 +49,6 @@ def _stabmon(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
 ) -> None:
     """Sees a training run go wrong before its loss shows it."""
-
-
-@app.command()
-def replay(
-    run_log: Annotated[Path, typer.Argument(help="A recorded run (*.stabmon).")], as_json: AsJson = False
-) -> None:
-    """Judge a recorded run with the default detectors: the same alerts as live."""
-    with for_users():
-        result = _replay(run_log, Console(stderr=as_json, soft_wrap=True))
-    if as_json:
-        typer.echo(json.dumps(result))
 
 
 @app.command()
@@ -117,25 +104,6 @@ def serve(
         server.stop()
 
 
-class _Screen:
-    """A sink that prints alerts and counts steps."""
-
-    name = "screen"
-
-    def __init__(self, console: Console) -> None:
-        self.steps = 0
-        self._console = console
-
-    def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
-        self.steps += 1
-        for alert in alerts:
-            style = "green" if alert.state == "cleared" else _STYLES[alert.severity]
-            self._console.print(Text(f"{alert.message}\n", style=style))
-
-    def close(self, state: RunState) -> None:
-        """Nothing to let go of."""
-
-
 def _serve(folder: Path, wait: bool, given: dict[str, Any]) -> Server:
     from stabmon.detectors import default_detectors
     from stabmon.runlog import in_folder
@@ -178,27 +146,3 @@ def _send_leftovers(folder: Path, webhook: str) -> None:
             resend(folder, webhook)
 
     Thread(target=again, name="stabmon-leftovers", daemon=True).start()
-
-
-def _replay(path: Path, console: Console) -> dict[str, Any]:
-    from stabmon.detectors import default_detectors
-    from stabmon.pipeline import build
-    from stabmon.runlog import alert_summary, read
-
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; give a run log (*.stabmon) of it, or see all with: stabmon serve {path}")
-    recorded, screen = read(path), _Screen(console)
-    pipeline = build(recorded.run, default_detectors(), [screen])
-    for snapshot, events in recorded.feeds():
-        pipeline.feed(snapshot, events)
-    pipeline.close(recorded.state)
-    raised = sum(alert.state == "raised" for alert in pipeline.alerts)
-    summary = f"Run {recorded.run.name} ({recorded.state}): {screen.steps} steps, alerts raised: {raised}."
-    console.print(summary, markup=False, highlight=False)
-    return {
-        "steps": screen.steps,
-        "run": recorded.run.name,
-        "state": recorded.state,
-        "run_log": str(path),
-        "alerts": [alert_summary(alert) for alert in pipeline.alerts],
-    }

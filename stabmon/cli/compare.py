@@ -1,0 +1,125 @@
+"""`stabmon compare`: what differs between runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich import box
+from rich.table import Table
+
+from stabmon.cli.edge import AsJson, for_users
+from stabmon.cli.replay import Files, Loss, Step
+from stabmon.cli.verdicts import SCHEMA, UNREADABLE, as_object, console, number
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from stabmon.compare import Difference, Parting
+    from stabmon.replays import Incident
+
+_SHOWN = 12
+"""Statistics that the table shows; the JSON has all."""
+
+
+def compare(files: Files = None, loss: Loss = None, step: Step = None, as_json: AsJson = False) -> None:
+    """Runs beside the first one, aligned by step: settings that differ, where the losses part, alerts that one of them
+    alone has, statistics by how far they differ.
+
+    Exit code: 0, or 3 where a file cannot be read.
+    """
+    with for_users(UNREADABLE):
+        from stabmon.compare import compare as compared
+        from stabmon.readers import found
+
+        paths = found(files or [])
+        if len(paths) < 2:
+            raise ValueError(f"compare needs two runs or more, here are {len(paths)}; give their files")
+        differences = compared(paths, loss=loss, step=step)
+    screen = console(stderr=as_json)
+    for difference in differences:
+        _show(difference, screen)
+    if as_json:
+        typer.echo(json.dumps({"version": SCHEMA, "differences": [_object(each) for each in differences]}))
+
+
+def _show(found: Difference, screen: Console) -> None:
+    a, b = found.a.run, found.b.run
+    if a == b:
+        a, b = found.a.file, found.b.file
+    screen.print(f"A: {a} ({found.a.format}), {found.a.severity or 'nothing wrong'}", soft_wrap=True)
+    screen.print(f"B: {b} ({found.b.format}), {found.b.severity or 'nothing wrong'}", soft_wrap=True)
+    screen.print(_losses(found.losses), soft_wrap=True)
+    _table(screen, ("setting", "A", "B"), ((each.name, _cell(each.a), _cell(each.b)) for each in found.settings))
+    _table(screen, ("alert", "A", "B"), ((each.detector, _told(each.a), _told(each.b)) for each in found.alerts))
+    rows = (
+        (
+            each.statistic,
+            each.site,
+            f"{each.first_step:,} to {each.last_step:,}",
+            _cell(each.a),
+            _cell(each.b),
+            _times(each.ratio),
+        )
+        for each in found.statistics[:_SHOWN]
+    )
+    _table(screen, ("statistic", "layer", "steps", "A", "B", "B / A"), rows)
+    screen.print()
+
+
+def _table(screen: Console, headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    """Nothing where there is no row."""
+    table = Table(*headings, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    if table.row_count:
+        screen.print(table)
+        screen.print()
+
+
+def _losses(found: Parting | None) -> str:
+    if found is None:
+        return "The runs have no step with a loss in common."
+    if found.differ_at is None:
+        return f"The losses are the same number at all {found.common:,} common steps."
+    ends = f"At the end (step {found.last_step:,}) A is at {found.last[0]:.4g}, B at {found.last[1]:.4g}."
+    same = f"The losses are the same until step {found.differ_at:,}" if found.differ_at != found.first_step else ""
+    if found.part_at is None:
+        return f"{same or 'The losses differ'}, by no more than noise. {ends}"
+    return f"{same + ', and part' if same else 'The losses part'} beyond noise at step {found.part_at:,}. {ends}"
+
+
+def _told(shown: Incident | None) -> str:
+    return "" if shown is None else f"{shown.alert.severity} since step {shown.alert.since:,}"
+
+
+def _cell(value: str | float | None) -> str:
+    if value is None:
+        return "not known"
+    return value if isinstance(value, str) else f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.3g}"
+
+
+def _object(found: Difference) -> dict[str, Any]:
+    """JSON types only."""
+    losses = found.losses
+    return {
+        "a": as_object(found.a),
+        "b": as_object(found.b),
+        "settings": [asdict(each) for each in found.settings],
+        "losses": None if losses is None else {**asdict(losses), "last": [number(value) for value in losses.last]},
+        "alerts": [{"detector": each.detector, "a": _brief(each.a), "b": _brief(each.b)} for each in found.alerts],
+        "statistics": [{**asdict(each), "ratio": each.ratio} for each in found.statistics],
+    }
+
+
+def _brief(shown: Incident | None) -> dict[str, Any] | None:
+    if shown is None:
+        return None
+    return {"severity": shown.alert.severity, "since": shown.alert.since, "told": shown.told, "until": shown.until}

@@ -1,0 +1,122 @@
+"""What replay found, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stabmon.records import Alert, Event, RunState, Severity, Snapshot
+from stabmon.runlog import alert_summary
+
+if TYPE_CHECKING:
+    from stabmon.replays import Incident, Verdict
+
+SCHEMA = 1
+"""Of the JSON; raised when a key goes or changes its meaning (docs/replay.md)."""
+STYLES: dict[Severity, str] = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
+EXIT_CODES: dict[Severity | None, int] = {None: 0, "info": 0, "warning": 1, "critical": 2}
+UNREADABLE = 3
+"""Exit code where something cannot be read; also of a wrong argument, so that 2 means critical alone."""
+_PIPED_WIDTH = 120
+_SHOWN_EVIDENCE = 4
+
+
+def console(stderr: bool) -> Console:
+    """As wide as the terminal; into a pipe 120 columns, without colour."""
+    made = Console(stderr=stderr, highlight=False, markup=False)
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, markup=False, width=_PIPED_WIDTH)
+
+
+class Told:
+    """A sink that prints alerts as they come."""
+
+    name = "screen"
+
+    def __init__(self, screen: Console) -> None:
+        self._screen = screen
+
+    def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
+        for alert in alerts:
+            style = "green" if alert.state == "cleared" else STYLES[alert.severity]
+            self._screen.print(Text(f"{alert.message}\n", style=style), soft_wrap=True)
+
+    def close(self, state: RunState) -> None:
+        """Nothing to let go of."""
+
+
+def show(verdict: Verdict, screen: Console, told: set[str]) -> None:
+    """A line on the run, a table of what went wrong, what was not seen. `told`: lines that need not be told again."""
+    worst = verdict.severity
+    word = worst or "nothing wrong that could be seen"
+    screen.print(Text.assemble(f"{verdict.title}: ", (word, STYLES[worst] if worst else "green")), soft_wrap=True)
+    if verdict.incidents:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for heading, share in (("what", 5), ("when", 2), ("how sure", 3), ("what to do first", 4)):
+            table.add_column(heading, ratio=share, overflow="fold")
+        for shown in verdict.incidents:
+            table.add_row(*_cells(shown))
+        screen.print(table)
+    for line in (*verdict.notes, verdict.unseen):
+        if line and line not in told:
+            screen.print(Text(line, style="dim"), soft_wrap=True)
+            told.add(line)
+
+
+def _cells(shown: Incident) -> list[Text]:
+    alert = shown.alert
+    evidence = [f"{name} {value:.3g}" for name, value in alert.evidence.items()][:_SHOWN_EVIDENCE]
+    end = "stands" if shown.until is None else f"over at {shown.until:,}"
+    where = "" if alert.layer is None else f" (layer {alert.layer}, {alert.site})"
+    return [
+        Text.assemble((alert.detector, STYLES[alert.severity]), f"{where} {alert.action}"),
+        Text(f"since step {alert.since:,}\ntold at {shown.told:,}\n{end}"),
+        Text.assemble(
+            (alert.severity, STYLES[alert.severity]), f", {alert.score:.3g} x its line\n", ", ".join(evidence)
+        ),
+        Text("\n".join(alert.remedies[:2])),
+    ]
+
+
+def as_object(verdict: Verdict) -> dict[str, Any]:
+    """JSON types only."""
+    return {
+        "file": verdict.file,
+        "run": verdict.run,
+        "run_log": verdict.file,
+        "format": verdict.format,
+        "state": verdict.state,
+        "severity": verdict.severity,
+        "steps": verdict.steps,
+        "first_step": verdict.first_step,
+        "last_step": verdict.last_step,
+        "first_loss": number(verdict.first_loss),
+        "last_loss": number(verdict.last_loss),
+        "alerts": [_alert(alert) for alert in verdict.alerts],
+        "could_run": list(verdict.could_run),
+        "could_not_run": {name: list(lacks) for name, lacks in verdict.could_not_run.items()},
+        "notes": list(verdict.notes),
+    }
+
+
+def _alert(alert: Alert) -> dict[str, Any]:
+    return {
+        **alert_summary(alert),
+        "since": alert.since,
+        "site": alert.site,
+        "score": number(alert.score),
+        "action": alert.action,
+        "cause": alert.cause,
+        "remedies": list(alert.remedies),
+        "ruled_out": list(alert.ruled_out),
+    }
+
+
+def number(value: float) -> float | None:
+    """JSON knows no NaN and no Inf."""
+    return float(value) if isfinite(value) else None

@@ -1,0 +1,84 @@
+"""A recorded run before the detectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import isnan, nan
+
+from stabmon.detectors import Detector, default_detectors
+from stabmon.pipeline import Pipeline, build
+from stabmon.readers import Recording
+from stabmon.records import Snapshot
+from stabmon.replays.needs import Seen, could_not_run, judges
+from stabmon.replays.verdict import Verdict
+from stabmon.sinks import Sink
+
+
+class Replay:
+    """Feeds what a reader gives to the detectors, as live. `verdict()` is of what was read so far.
+
+    `detectors`: instead of those that have what they need; fresh ones.
+    """
+
+    def __init__(
+        self, recording: Recording, file: str, detectors: Iterable[Detector] | None = None, sinks: Sequence[Sink] = ()
+    ) -> None:
+        self.recording = recording
+        self._file = file
+        self._detectors = None if detectors is None else list(detectors)
+        self._sinks = sinks
+        self._seen = Seen()
+        self._pipeline: Pipeline | None = None
+        self._first: Snapshot | None = None
+        self._last: Snapshot | None = None
+        self._steps = 0
+        self._losses = (nan, nan)
+
+    def run(self) -> Verdict:
+        """Reads to the end, which one that follows has only when it is stopped. ReadError: as the reader's."""
+        try:
+            for snapshot, events in self.recording.feeds():
+                if self._pipeline is None:
+                    self._begin(snapshot)
+                assert self._pipeline is not None
+                self._pipeline.feed(snapshot, events)
+                self._see(snapshot)
+        finally:
+            if self._pipeline is not None:
+                self._pipeline.close(self.recording.recorded.state if self.recording.recorded else "finished")
+        return self.verdict()
+
+    def verdict(self, since: int = 0) -> Verdict:
+        """`since`: leaves out alerts of earlier steps."""
+        recording = self.recording
+        missing = could_not_run(self._detectors or (), self._seen.statistics())
+        alerts = self._pipeline.alerts if self._pipeline else ()
+        return Verdict(
+            file=self._file,
+            run=recording.run.name,
+            format=recording.format,
+            state=recording.recorded.state if recording.recorded else None,
+            steps=self._steps,
+            first_step=self._first.step if self._first else 0,
+            last_step=self._last.step if self._last else 0,
+            first_loss=self._losses[0],
+            last_loss=self._losses[1],
+            alerts=tuple(alert for alert in alerts if alert.step >= since),
+            could_run=tuple(each.name for each in self._detectors or () if each.name not in missing),
+            could_not_run=missing,
+            notes=tuple(recording.notes),
+        )
+
+    def _begin(self, first: Snapshot) -> None:
+        self._first = first
+        if self._detectors is None:
+            self._detectors = default_detectors() if self.recording.recorded else judges(first.layout)
+        self._pipeline = build(self.recording.run, self._detectors, self._sinks)
+
+    def _see(self, snapshot: Snapshot) -> None:
+        self._steps += 1
+        self._last = snapshot
+        self._seen.see(snapshot)
+        loss = snapshot.scalar("loss")
+        if not isnan(loss):
+            self._losses = (loss if isnan(self._losses[0]) else self._losses[0], loss)
