@@ -19,7 +19,10 @@ _PREFIX = "STABMON_"
 _ON_ALERT = ("log", "checkpoint", "stop")
 _SECRET = ("slack", "token")
 _LABEL = "[a-zA-Z][a-zA-Z0-9_]*"
-_TAKEN_LABELS = ("run", "rank", "framework", "model", "world_size", "version", "job", "instance")
+_TAKEN_LABELS = ("run", "rank", "framework", "model", "world_size", "version", "job", "instance", "le", "quantile")
+"""Ours, and those that Prometheus gives a meaning."""
+_LONGEST_SHOWN = 100
+"""Characters of a value that is refused."""
 _LOG_TO = ("trainer", "wandb", "mlflow", "tensorboard", "none")
 
 
@@ -51,7 +54,7 @@ class Settings(BaseSettings):
     run: str | None = Field(
         None,
         pattern=r"^[^/\\.\x00-\x1f][^/\\\x00-\x1f]{0,127}$",
-        description="a name of 1 to 128 characters without slashes, that does not begin with a dot",
+        description="a name of 1 to 128 characters, no /, \\ or control character among them and no dot in front",
     )
     """Name of the run: its run log's file name and the `run` label; None: made from the tracker, SLURM or the date."""
     serve: bool = Field(True, description="true or false")
@@ -71,7 +74,9 @@ class Settings(BaseSettings):
     key: Path | None = Field(None, description="a PEM file, beside `certificate`")
     """Its private key."""
     labels: dict[str, str] = Field(
-        {}, description="a mapping of up to 16 label names to texts of up to 128 characters, such as {'team': 'nlp'}"
+        {},
+        description="a mapping of up to 16 label names (letters, digits and _ that begin with a letter; not "
+        f"{', '.join(_TAKEN_LABELS)}) to printable texts of up to 128 characters, such as {{'team': 'nlp'}}",
     )
     """Who the run belongs to and the like: shown on `stabmon_run_info`, for everybody who may scrape."""
     max_series: int = Field(20_000, ge=0, description="a whole number of series, 0 or more")
@@ -197,6 +202,15 @@ def _refusal(name: str, value: object, given: dict[str, Any]) -> str:
     field = Settings.model_fields[name]
     if name in _SECRET:
         value = "***"
-    shown = f"{name}={value!r}" if name in given else f"environment variable {_PREFIX}{name.upper()}={value}"
+    shown = (
+        f"{name}={_cut(repr(value))}"
+        if name in given
+        else f"environment variable {_PREFIX}{name.upper()}={_cut(value)}"
+    )
     otherwise = "to let stabmon choose" if field.default in (None, "", {}) else f"for the default, {field.default}"
     return f"{shown} is not allowed: it takes {field.description}. Leave it out {otherwise}"
+
+
+def _cut(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}… ({len(text)} characters)"

@@ -77,7 +77,8 @@ class Server:
         self._address = self._socket.getsockname()
         if token is None and beyond_this_machine(self._address[0]):
             _log.warning("stabmon: whoever can reach %s may read /metrics, since no token is given", self.url)
-        logging.getLogger("uvicorn.error").addFilter(_is_news)
+        for name in ("uvicorn.error", "uvicorn.access"):
+            logging.getLogger(name).addFilter(_is_news)
         self._server = uvicorn.Server(_config(app, certificate, key))
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._socket]}, name=_NAME, daemon=True
@@ -144,7 +145,6 @@ def _config(app: ASGIApp, certificate: Path | None, key: Path | None) -> uvicorn
         app,
         log_config=None,
         log_level=None,
-        access_log=False,
         server_header=False,
         lifespan="off",
         loop="asyncio",
@@ -157,8 +157,8 @@ def _config(app: ASGIApp, certificate: Path | None, key: Path | None) -> uvicorn
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """What strangers send to the port is none for a training's log. The logger is that of a user's own server, too, so
-    its level stays as it is."""
+    """Requests, and what strangers send to the port, are none for a training's log. The loggers are those of a user's
+    own server, too, so their levels stay as they are."""
     return record.threadName != _NAME or record.levelno >= logging.ERROR
 
 
