@@ -5,9 +5,36 @@ from __future__ import annotations
 from typing import Any
 
 from tests.dashboards.frames import Frame, table, time_series, transformed
-from tests.dashboards.live import Prometheus, put_in
+from tests.dashboards.live import STALLED, Prometheus, chosen, put_in
+from tests.dashboards.reading import Query, of_panel, panels
 
 SECONDS, POINTS = 300.0, 150
+LAST = 60.0
+"""Seconds in which every query must have an answer."""
+
+
+def choices(prometheus: Prometheus, uid: str) -> list[dict[str, str]]:
+    """As Grafana chooses, but for the run that stalls, on two ranks, and two of its layers: dense, and of experts."""
+    values = chosen(prometheus, uid)
+    if "layer" in values:
+        return [{**values, "run": STALLED, "layer": layer} for layer in ("000", "003")]
+    return [values if values["run"].startswith("(") else {**values, "run": STALLED}]
+
+
+def answers(prometheus: Prometheus, query: Query, values: dict[str, str], now: float) -> list[dict[str, Any]]:
+    """Of the last minute."""
+    expr = put_in(query.expr, values, LAST)
+    return prometheus.instant(expr, now) if query.instant else prometheus.range(expr, now - LAST, now, 1.0)
+
+
+def series_of(prometheus: Prometheus, uid: str, several: list[dict[str, str]], now: float) -> dict[str, int]:
+    """Panel -> how many series its queries have, over these choices."""
+    return {
+        panel["title"]: sum(
+            len(answers(prometheus, query, values, now)) for values in several for query in of_panel(uid, panel)
+        )
+        for panel in panels(uid)
+    }
 
 
 def frames_of(prometheus: Prometheus, panel: dict[str, Any], values: dict[str, str], now: float) -> list[Frame]:

@@ -1,6 +1,8 @@
-"""A contact sheet: every panel of every dashboard with the data that Grafana would give it, as one PNG per dashboard.
+"""A contact sheet: every panel of every dashboard with the data that Grafana would give it, as one PNG per dashboard;
+and how many series each panel has.
 
-`python -m tests.dashboards.sheet FOLDER [PROMETHEUS [RUN]]`; without a Prometheus it starts one, and trainings.
+`python -m tests.dashboards.sheet FOLDER [PROMETHEUS [RUN]]`; without a Prometheus it starts one, and trainings: then a
+panel without a series is an error.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
+from rich.console import Console
+from rich.table import Table
 
 from tests.dashboards.drawing import draw
-from tests.dashboards.given import frames_of
+from tests.dashboards.given import choices, frames_of, series_of
 from tests.dashboards.live import Prometheus, chosen, scraped_trainings
 from tests.dashboards.reading import UIDS, load
 
@@ -24,9 +28,8 @@ _UNIT_INCHES = (0.75, 0.33)
 """Of Grafana's grid: 24 units are a page's width."""
 
 
-def sheet(prometheus: Prometheus, uid: str, folder: Path, run: str | None) -> None:
-    values, now = chosen(prometheus, uid), time.time()
-    values |= {"run": run} if run and "|" not in values["run"] else {}
+def sheet(prometheus: Prometheus, uid: str, folder: Path, values: dict[str, str]) -> None:
+    now = time.time()
     panels = load(uid)["panels"]
     height = max(p["gridPos"]["y"] + p["gridPos"]["h"] for p in panels)
     figure = plt.figure(figsize=(24 * _UNIT_INCHES[0], height * _UNIT_INCHES[1]))
@@ -43,14 +46,30 @@ def sheet(prometheus: Prometheus, uid: str, folder: Path, run: str | None) -> No
     plt.close(figure)
 
 
+def counted(prometheus: Prometheus) -> Table:
+    """Dashboard, panel, series. ValueError: one has none."""
+    table = Table("dashboard", "panel", "series", title="Series that each panel is given")
+    empty = []
+    for uid in UIDS:
+        for panel, number in series_of(prometheus, uid, choices(prometheus, uid), time.time()).items():
+            table.add_row(uid, panel, str(number))
+            empty += [f"{uid}: {panel}"] * (number == 0)
+    if empty:
+        raise ValueError(f"no series: {', '.join(empty)}")
+    return table
+
+
 def main(folder: str, address: str | None = None, run: str | None = None) -> None:
     if address is None:
         with tempfile.TemporaryDirectory() as scratch, scraped_trainings(Path(scratch)) as prometheus:
             for uid in UIDS:
-                sheet(prometheus, uid, Path(folder), run)
+                sheet(prometheus, uid, Path(folder), choices(prometheus, uid)[-1])
+            Console().print(counted(prometheus))
     else:
         for uid in UIDS:
-            sheet(Prometheus(address), uid, Path(folder), run)
+            values = chosen(Prometheus(address), uid)
+            values |= {"run": run} if run and "|" not in values["run"] else {}
+            sheet(Prometheus(address), uid, Path(folder), values)
 
 
 if __name__ == "__main__":

@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.dashboards.given import frames_of
-from tests.dashboards.live import LEARNING, STALLED, Prometheus, chosen, put_in, scraped_trainings
-from tests.dashboards.reading import UIDS, Query, annotations, of_panel, panels
-
-SECONDS = 60.0
+from tests.dashboards.given import answers, choices, frames_of
+from tests.dashboards.live import LEARNING, STALLED, Prometheus, chosen, scraped_trainings
+from tests.dashboards.reading import UIDS, annotations, of_panel, panels
 
 
 @pytest.fixture(scope="module")
@@ -22,29 +19,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         yield found
 
 
-def answers(prometheus: Prometheus, query: Query, values: dict[str, str], now: float) -> list[dict[str, Any]]:
-    expr = put_in(query.expr, values, SECONDS)
-    return prometheus.instant(expr, now) if query.instant else prometheus.range(expr, now - SECONDS, now, 1.0)
-
-
-def choices(prometheus: Prometheus, uid: str) -> list[dict[str, str]]:
-    """As Grafana chooses, but for the run that stalls, on two ranks, and two of its layers: dense, and of experts."""
-    values = chosen(prometheus, uid)
-    if "layer" in values:
-        return [{**values, "run": STALLED, "layer": layer} for layer in ("000", "003")]
-    return [values if values["run"].startswith("(") else {**values, "run": STALLED}]
-
-
 @pytest.mark.parametrize("uid", UIDS)
-def test_every_query_has_an_answer_and_every_legend_its_labels(
-    uid: str, prometheus: Prometheus, record_property: Any
-) -> None:
+def test_every_query_has_an_answer_and_every_legend_its_labels(uid: str, prometheus: Prometheus) -> None:
     several, now = choices(prometheus, uid), time.time()
     empty = []
     for panel in panels(uid):
         for query in of_panel(uid, panel):
             found = [one for values in several for one in answers(prometheus, query, values, now)]
-            record_property(f"{uid} / {query.panel} / {query.legend}", len(found))
             labels = {label for one in found for label in one["metric"]}
             if not found or not set(re.findall(r"{{(\w+)}}", query.legend)) <= labels:
                 empty.append(f"{query} has {labels}")
