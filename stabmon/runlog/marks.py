@@ -14,7 +14,7 @@ from stabmon.records import MarkKind
 from stabmon.runlog.encoding import MARKS
 from stabmon.runlog.reader import has_table, reading
 
-_WAIT_SECONDS = 2.0
+_WAIT_SECONDS = 0.1
 """The training holds the file for some milliseconds a second."""
 
 

@@ -21,10 +21,10 @@ _HEARTBEAT_SECONDS = 15
 _TICKS = 4
 """A second has so many: how quickly a stream notices that the server ends."""
 
-_First = Annotated[int, Query(alias="from", ge=0)]
-_Last = Annotated[int, Query(alias="to", ge=0)]
+First = Annotated[int, Query(alias="from", ge=0)]
+Last = Annotated[int, Query(alias="to", ge=0)]
 _Points = Annotated[int, Query(ge=2, le=4000)]
-_Several = Annotated[list[str], Query(min_length=1, max_length=16)]
+Several = Annotated[list[str], Query(min_length=1, max_length=16)]
 _READ = ["GET", "HEAD"]
 
 # All routes are async and read in the server's own thread: no pool of threads outlives a training.
@@ -38,92 +38,92 @@ async def _opened(request: Request, run: str | None = None) -> tuple[str, Histor
     except LookupError as error:
         raise HTTPException(404, error.args[0]) from None
     except (OSError, ValueError) as error:
-        raise HTTPException(404 if isinstance(error, OSError) else 422, _reason(error)) from None
+        raise HTTPException(404 if isinstance(error, OSError) else 422, reason(error)) from None
 
 
-_Opened = Annotated[tuple[str, History], Depends(_opened)]
+Opened = Annotated[tuple[str, History], Depends(_opened)]
 
 
 @router.api_route("/runs", methods=_READ)
 async def _runs(request: Request) -> Response:
     shelf: Shelf = request.app.state.shelf
     rows = [await _row(name, standing) for name, standing in shelf.standings().items()]
-    return _json(models.Runs(live=shelf.live, now=time.time(), runs=rows))
+    return answered(models.Runs(live=shelf.live, now=time.time(), runs=rows))
 
 
 @router.api_route("/run", methods=_READ)
-async def _run(run: _Opened) -> Response:
-    return _json(answers.run(*run))
+async def _run(run: Opened) -> Response:
+    return answered(answers.run(*run))
 
 
 @router.api_route("/series", methods=_READ)
 async def _series(
-    run: _Opened,
+    run: Opened,
     statistic: str,
     site: Annotated[list[str] | None, Query()] = None,
-    first: _First = 0,
-    last: _Last = _FOREVER,
+    first: First = 0,
+    last: Last = _FOREVER,
     points: _Points = 1000,
 ) -> Response:
-    _check(statistic, (*MODEL, *LAYERS))
-    return _json(answers.series(run[1], statistic, site or [], first, last, points))
+    check(statistic, (*MODEL, *LAYERS))
+    return answered(answers.series(run[1], statistic, site or [], first, last, points))
 
 
 @router.api_route("/curves", methods=_READ)
 async def _curves(
-    run: _Opened, statistic: _Several, first: _First = 0, last: _Last = _FOREVER, points: _Points = 1000
+    run: Opened, statistic: Several, first: First = 0, last: Last = _FOREVER, points: _Points = 1000
 ) -> Response:
     for name in statistic:
-        _check(name, (*MODEL, *LAYERS))
-    return _json(answers.curves(run[1], statistic, first, last, points))
+        check(name, (*MODEL, *LAYERS))
+    return answered(answers.curves(run[1], statistic, first, last, points))
 
 
 @router.api_route("/scores", methods=_READ)
 async def _scores(
-    run: _Opened,
+    run: Opened,
     detector: Annotated[list[str] | None, Query()] = None,
-    first: _First = 0,
-    last: _Last = _FOREVER,
+    first: First = 0,
+    last: Last = _FOREVER,
     points: _Points = 1000,
 ) -> Response:
-    return _json(answers.scores(run[1], detector or [], first, last, points))
+    return answered(answers.scores(run[1], detector or [], first, last, points))
 
 
 @router.api_route("/detectors", methods=_READ)
-async def _detectors(run: _Opened) -> Response:
-    return _json(answers.detectors(run[1]))
+async def _detectors(run: Opened) -> Response:
+    return answered(answers.detectors(run[1]))
 
 
 @router.api_route("/profile", methods=_READ)
-async def _profile(run: _Opened, statistic: str, step: Annotated[int | None, Query(ge=0)] = None) -> Response:
-    _check(statistic, LAYERS)
-    return _json(answers.profile(run[1], statistic, step))
+async def _profile(run: Opened, statistic: str, step: Annotated[int | None, Query(ge=0)] = None) -> Response:
+    check(statistic, LAYERS)
+    return answered(answers.profile(run[1], statistic, step))
 
 
 @router.api_route("/layers", methods=_READ)
 async def _layers(
-    run: _Opened,
+    run: Opened,
     statistic: str,
-    first: _First = 0,
-    last: _Last = _FOREVER,
+    first: First = 0,
+    last: Last = _FOREVER,
     points: Annotated[int, Query(ge=2, le=1000)] = 120,
 ) -> Response:
-    _check(statistic, LAYERS)
-    return _json(answers.layers(run[1], statistic, first, last, points))
+    check(statistic, LAYERS)
+    return answered(answers.layers(run[1], statistic, first, last, points))
 
 
 @router.api_route("/alerts", methods=_READ)
-async def _alerts(run: _Opened) -> Response:
-    return _json(answers.alerts(run[1]))
+async def _alerts(run: Opened) -> Response:
+    return answered(answers.alerts(run[1]))
 
 
 @router.api_route("/events", methods=_READ)
-async def _events(run: _Opened) -> Response:
-    return _json(answers.events(run[1]))
+async def _events(run: Opened) -> Response:
+    return answered(answers.events(run[1]))
 
 
 @router.get("/stream")
-async def _stream(request: Request, run: _Opened) -> Response:
+async def _stream(request: Request, run: Opened) -> Response:
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     news = _news(run[1], request.app.state.closing)
     return StreamingResponse(news, media_type="text/event-stream", headers=headers)
@@ -140,7 +140,7 @@ async def _news(history: History, closing: Callable[[], bool]) -> AsyncIterator[
             await catch_up(history)
             found, event = history.version, _rows(history)
         except (OSError, ValueError) as error:
-            found = _reason(error)
+            found = reason(error)
             event = f"event: gone\ndata: {found}\n\n"
         quiet += 1
         if found != told:
@@ -170,20 +170,20 @@ async def _row(name: str, standing: Standing) -> models.RunRow:
     try:
         await catch_up(standing)
     except (OSError, ValueError) as error:
-        return models.RunRow(id=name, name=name, error=_reason(error))
+        return models.RunRow(id=name, name=name, error=reason(error))
     return answers.run_row(name, standing)
 
 
-def _check(statistic: str, allowed: tuple[str, ...]) -> None:
+def check(statistic: str, allowed: tuple[str, ...]) -> None:
     if statistic not in allowed:
         raise HTTPException(404, f"there is no statistic {statistic!r} here; there are: {', '.join(allowed)}")
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Without the folder: whoever reads the page need not know this machine's files."""
     words = [Path(word).name if word.startswith("/") else word for word in str(error).split(" ")]
     return " ".join(words)
 
 
-def _json(answer: models.Answer) -> Response:
+def answered(answer: models.Answer) -> Response:
     return Response(answer.model_dump_json(), media_type="application/json", headers={"cache-control": "no-store"})

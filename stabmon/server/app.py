@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from stabmon.server import api, assets
+from stabmon.server import api, assets, export, marking
 from stabmon.server.access import Access, is_local, refusal
 from stabmon.server.scraping import scraping
 from stabmon.server.shelf import RunLogs, Shelf
@@ -62,7 +62,8 @@ def create_app(
 
     app.include_router(scraping(metrics), dependencies=[Depends(scraper)])
     app.include_router(assets.router)
-    app.include_router(api.router, dependencies=[Depends(access.require)])
+    for router in (api.router, export.router, marking.router):
+        app.include_router(router, dependencies=[Depends(access.require)])
     return app
 
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from stabmon.catalog import Array
 
-Number = Annotated[float | None, BeforeValidator(lambda value: None if value is None or isnan(value) else value)]
-"""NaN is not read."""
+Number = Annotated[float | None, BeforeValidator(lambda value: None if value is None or isnan(float(value)) else value)]
+"""NaN is not read. Takes what was answered back, too: "Infinity"."""
 _DIGITS = 6
 """As many as a float32 has."""
 

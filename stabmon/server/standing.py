@@ -73,6 +73,10 @@ class Standing:
             self._polled_at, self._touched, self._asked_at = self._clock(), touched, now
         return news.more
 
+    def look_again(self) -> None:
+        """The next refresh reads, however short ago the last one was."""
+        self._polled_at, self._touched = float("-inf"), None
+
     def age(self, now: float) -> float | None:
         """Seconds since the newest step, None before the first; `now`: Unix seconds.
 

@@ -25,6 +25,12 @@ def title_of(alert: Alert) -> str:
     return f"{head} since step {alert.since:,}{f': {about}' if about else ''}.{f' {todo}.' if todo else ''}"
 
 
+def cost_of(alert: Alert) -> str:
+    """What waiting costs, as a sentence; "" where it is not told."""
+    cost = alert.action.partition(". ")[2].partition("; ")[2]
+    return sentence(cost) if cost else ""
+
+
 def sentence(action: str) -> str:
     """ "is blowing up" -> "Is blowing up." """
     return f"{_capital(action).rstrip('.')}."

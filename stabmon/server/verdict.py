@@ -10,7 +10,7 @@ from typing import Literal
 
 from stabmon.records import Alert
 from stabmon.server.standing import BASELINES, Standing
-from stabmon.server.titles import called, sentence, title_of
+from stabmon.server.titles import called, cost_of, sentence, title_of
 
 Level = Literal["healthy", "info", "warning", "critical", "silent", "ended"]
 
@@ -43,17 +43,20 @@ def _judged(run: Standing, now: float) -> tuple[Level, str, str]:
         return "silent", "No step yet", "The run has begun, but completed no step."
     alerts = run.troubles()
     standing = f"Step {run.step:,}{_loss(run)}."
-    told = " ".join([*(sentence(alert.action) for alert in alerts), standing, *_set_aside(run, alerts)])
+    aside = _set_aside(run, alerts)
+    told = " ".join([*(sentence(alert.action) for alert in alerts), standing, *aside])
+    # What the title says is not said again.
+    rest = " ".join([*(cost_of(a) for a in alerts[:1]), *(sentence(a.action) for a in alerts[1:]), standing, *aside])
     worst = alerts[0].severity if alerts else None
     if run.state != "running":
         title = f"{run.state.capitalize()}. {_trouble(alerts)}" if alerts else run.state.capitalize()
-        return "critical" if run.state == "failed" else worst or "ended", title, told
+        return "critical" if run.state == "failed" else worst or "ended", title, rest.lstrip()
     if is_silent(run, now):
         why = "The training hangs, does something else (an evaluation, a checkpoint), or has died without a word."
         level = worst if worst in ("warning", "critical") else "silent"
         return level, f"No data for {duration(run.age(now) or 0)}", f"{why} What was last seen: {told}"
     if worst:
-        return worst, _trouble(alerts), told
+        return worst, _trouble(alerts), rest.lstrip()
     if run.steps < YOUNG_STEPS:
         return "healthy", "No alert so far", f"{told} Too early to call it healthy."
     return "healthy", "Healthy", told

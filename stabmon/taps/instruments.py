@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from stabmon.records import ARCHITECTURE, PART_FAILED, Event, Layout, Site, Snapshot
+from stabmon.records import ARCHITECTURE, NOT_SEEN, PART_FAILED, Event, Layout, Site, Snapshot
 from stabmon.settings import Settings
 from stabmon.taps import Due, Tap
 from stabmon.taps.baselines import Baselines
@@ -25,6 +25,7 @@ from stabmon.taps.loss import Loss
 from stabmon.taps.model.anatomy import group_parameters
 from stabmon.taps.model.architecture import Architecture, recognise
 from stabmon.taps.model.origin import Origin
+from stabmon.taps.notices import Notice
 from stabmon.taps.optimizer.updates import Updates
 from stabmon.taps.output_change import OutputChange
 from stabmon.taps.pack import Pack
@@ -44,14 +45,20 @@ _HOST: Sequence[tuple[str, Site]] = tuple(
 
 _UNWATCHED = ". No forward of this model with gradients was seen at all: is it the one that the loop trains?"
 _COMPILED = ". Compiled graphs of before do not know of stabmon: make the Monitor before the first forward"
-_LATE = (
-    "stabmon: the model was compiled and called before this Monitor was made, so its graphs do not know of it. Steps "
+_LATE = Notice(
+    message="the model was compiled and called before this Monitor was made, so its graphs do not know of it. Steps "
     "in which layers are read run without torch.compile: slower, and rounded as an eager step is; its first step is "
-    "not read. To have neither, make it before the model's first forward, or call torch._dynamo.reset() before it"
+    "not read. To have neither, make it before the model's first forward, or call torch._dynamo.reset() before it",
+    what="the first step",
+    why="The model was compiled and called before the Monitor was made.",
+    todo="Make the Monitor before the model's first forward, or call torch._dynamo.reset() before it.",
 )
-_IN_PIECES = (
-    "stabmon: the loop calls the model in pieces, so the output change of an update is not read; to have it read, give "
-    "probe=batch and forward=function(model, batch) that calls the pieces and returns their output"
+_IN_PIECES = Notice(
+    message="the loop calls the model in pieces, so the output change of an update is not read; to have it read, "
+    "give probe=batch and forward=function(model, batch) that calls the pieces and returns their output",
+    what="the output change of an update",
+    why="The loop calls the model in pieces.",
+    todo="Give Monitor probe=batch and forward=function(model, batch) that calls the pieces.",
 )
 
 
@@ -102,7 +109,7 @@ class Instruments:
         self._failed: set[str] = set()
         self._step = 0
         if why := unreadable(parts, self._ranks.alike):
-            _log.warning("stabmon: %s", why)
+            parts.notices.say(Notice(why, what="the output change of an update", why=f"{why[0].upper()}{why[1:]}."))
             self._failed.add(output.name)
             output.detach()
         self._flags = torch.zeros(len(self._taps), device=device)
@@ -114,7 +121,7 @@ class Instruments:
         self._elsewhere: set[str] = set()
         """Taps that are known to have failed on another rank."""
         self.failures: list[Event] = []
-        """Taps that failed since this was last emptied, and once what the model is."""
+        """What failed or cannot be looked at since this was last emptied, and once what the model is."""
 
     @property
     def blocks(self) -> Sequence[str]:
@@ -155,6 +162,7 @@ class Instruments:
         if self._layout is None:
             self._settle()
             self.failures.append(Event(step, now, ARCHITECTURE, self.architecture.detail))
+        self.failures += [Event(step, now, NOT_SEEN, detail) for detail in self._parts.notices.take()]
         assert self._layout is not None
         own = torch.cat([self._or_nan(tap, values[tap.name]) for tap in self._taps])
         row, failed = self._ranks.combine(own, partial(self._row, own, step, now))
@@ -256,13 +264,17 @@ class Instruments:
         norms = self._norms.sites
         if unseen := self._norms.unseen:
             why = "" if norms else _UNWATCHED if self._forward.root is None else _COMPILED
-            _log.warning(
-                "stabmon: not called in the first step's forward, so not watched: %s%s", ", ".join(unseen), why
+            self._parts.notices.say(
+                Notice(
+                    f"not called in the first step's forward, so not watched: {', '.join(unseen)}{why}",
+                    what=f"norms that the first forward did not call: {', '.join(unseen)}",
+                    why=why.removeprefix(". ") or "The first step took another way through the model.",
+                )
             )
         if self._late.known:
-            _log.warning(_LATE)
+            self._parts.notices.say(_LATE)
         if not (self._forward.whole or self._probe_given):
-            _log.warning(_IN_PIECES)
+            self._parts.notices.say(_IN_PIECES)
         groups = group_parameters(self._parts.groups.names, self._parts.blocks, norms)
         local = local_layout(self._taps, columns, self._parts, [*norms.values(), *groups], self._failed)
         every = [*self._ranks.agree(local), *self.baselines.columns, *self.origin.columns, *_HOST]

@@ -17,6 +17,7 @@ from torch import Tensor
 from stabmon.records import Site
 from stabmon.taps import Due
 from stabmon.taps.hooks import Hook, spent
+from stabmon.taps.notices import Notice
 from stabmon.taps.parts import Parts
 from stabmon.taps.probe.returned import IGNORE_INDEX, output_of, predicts_classes
 from stabmon.taps.readings import Readings
@@ -29,8 +30,6 @@ MAX_VALUES = 2**24
 
 _SHIFTED = re.compile(r"ForCausalLM|LMHeadModel")
 """Models whose labels are those of the next position."""
-
-_log = logging.getLogger("stabmon")
 
 
 class OutputLogits:
@@ -62,7 +61,14 @@ class OutputLogits:
             raise self._error
         if self._unreadable and not self._said:
             self._said = True
-            _log.info("stabmon: the model returns no logits, as far as known, so log Z and their scale are not read")
+            self._parts.notices.say(
+                Notice(
+                    "the model returns no logits, as far as known, so log Z and their scale are not read",
+                    what="log Z and the scale of the logits",
+                    why="The model returns no logits, as far as known.",
+                ),
+                logging.INFO,
+            )
         return self._readings.values().reshape(-1)
 
     def weights(self) -> Tensor:

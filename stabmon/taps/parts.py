@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -19,6 +19,7 @@ from stabmon.taps.groups import Groups
 from stabmon.taps.model.anatomy import find_blocks, find_norms, group_parameters, norm_sites, require_fits, select
 from stabmon.taps.model.kinds import Norm
 from stabmon.taps.norms import Norms
+from stabmon.taps.notices import Notice, Notices
 from stabmon.taps.ranks.sharding import hides_parameters
 
 _log = logging.getLogger("stabmon")
@@ -43,6 +44,8 @@ class Parts:
     """Knows the site of each norm that was called, in forward order, from the end of the first step on."""
     device: torch.device
     """Where readings are added up."""
+    notices: Notices = field(default_factory=Notices)
+    """What taps cannot look at."""
 
 
 def examine(model: nn.Module, optimizers: Sequence[Optimizer], settings: Settings) -> Parts:
@@ -50,17 +53,22 @@ def examine(model: nn.Module, optimizers: Sequence[Optimizer], settings: Setting
 
     ValueError: a pattern that fits no norm layer, or an optimizer that holds nothing of the model.
     """
-    found = find_norms(model)
+    found, notices = find_norms(model), Notices()
     if not found:
-        _log.warning(
-            "stabmon: %s has no norm layer, so norm inputs, gain, context share and similarity are not read, and no "
-            "stall is seen; gradients, updates and output change are. Is this the network, or a wrapper around it?",
-            type(model).__name__,
+        notices.say(
+            Notice(
+                f"{type(model).__name__} has no norm layer, so norm inputs, gain, context share and similarity are not "
+                "read, and no stall is seen; gradients, updates and output change are. Is this the network, or a wrapper "
+                "around it?",
+                what="norm inputs, gain, context share and similarity",
+                why=f"{type(model).__name__} has no norm layer, so no stall is seen.",
+                todo="Give Monitor the network itself, if this is a wrapper around it.",
+            )
         )
     norms = select(found, settings.include, settings.exclude)
     if isinstance(settings.placement, dict):
         require_fits("placement", settings.placement, found)
-    parameters = _held(model, optimizers)
+    parameters = _held(model, optimizers, notices)
     device = next(iter(parameters.values())).device
     blocks = find_blocks(model, norms)
     groups = group_parameters(parameters, blocks, norm_sites([norm.name for norm in norms], blocks))
@@ -77,10 +85,11 @@ def examine(model: nn.Module, optimizers: Sequence[Optimizer], settings: Setting
         forward=forward,
         norm_tap=Norms(norms, blocks, forward, device),
         device=device,
+        notices=notices,
     )
 
 
-def _held(model: nn.Module, optimizers: Iterable[Optimizer]) -> dict[str, nn.Parameter]:
+def _held(model: nn.Module, optimizers: Iterable[Optimizer], notices: Notices) -> dict[str, nn.Parameter]:
     """The model's trainable parameters that an optimizer holds, by name; ValueError when there is none."""
     ids = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
     hidden = hides_parameters(model) is not None  # DeepSpeed's optimizers hold buffers of their own
@@ -95,9 +104,13 @@ def _held(model: nn.Module, optimizers: Iterable[Optimizer]) -> dict[str, nn.Par
         )
     left = [name for name, p in model.named_parameters() if p.requires_grad and name not in found]
     if left:
-        _log.warning(
-            "stabmon: no optimizer that was given holds %d trainable parameters, such as %s; their gradients and "
-            "updates are not read. Give Monitor all optimizers of the model, in a list",
-            *(len(left), left[0]),
+        notices.say(
+            Notice(
+                f"no optimizer that was given holds {len(left)} trainable parameters, such as {left[0]}; their gradients "
+                "and updates are not read. Give Monitor all optimizers of the model, in a list",
+                what=f"gradients and updates of {len(left)} parameters, such as {left[0]}",
+                why="No optimizer that Monitor was given holds them.",
+                todo="Give Monitor all optimizers of the model, in a list.",
+            )
         )
     return found

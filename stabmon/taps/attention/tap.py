@@ -6,7 +6,6 @@ Seen while an attention layer's forward runs, from the arguments of `scaled_dot_
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,12 +22,11 @@ from stabmon.taps.compiled import tracing
 from stabmon.taps.forward import in_backward
 from stabmon.taps.hooks import Hook, spent
 from stabmon.taps.model.places import sublayer_sites
+from stabmon.taps.notices import Notice
 from stabmon.taps.parts import Parts
 from stabmon.taps.readings import Readings
 
 STATISTICS = ("attention_logit_max", "attention_entropy", "attention_entropy_min")
-
-_log = logging.getLogger("stabmon")
 
 _CLASS = re.compile(r"att(entio)?n|multi_?head|^mha$", re.IGNORECASE)
 _FUSED = re.compile(r"qkv|c_attn|query_key_value", re.IGNORECASE)
@@ -109,10 +107,15 @@ class Attention:
         seen = [self._names[place] for place in sorted(self._seen)]
         unseen = [n for n in self._names if not any(_related(n, other) for other in seen)]
         if unseen:
-            _log.warning(
-                "stabmon: attention is not seen in %s: it is compiled, was not called in the first step, or has a "
-                "kernel of its own (Flash, Flex)",
-                ", ".join(unseen[:8]) + (f" and {len(unseen) - 8} more" if len(unseen) > 8 else ""),
+            where = ", ".join(unseen[:8]) + (f" and {len(unseen) - 8} more" if len(unseen) > 8 else "")
+            why = "it is compiled, was not called in the first step, or has a kernel of its own (Flash, Flex)"
+            self._parts.notices.say(
+                Notice(
+                    f"attention is not seen in {where}: {why}",
+                    what=f"attention in {where}",
+                    why=f"{why[0].upper()}{why[1:]}.",
+                    todo="Where it matters, train some steps with torch's own attention (sdpa or eager).",
+                )
             )
 
     def _fail(self, error: Exception) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -23,10 +22,9 @@ from stabmon.taps.hooks import Hook, spent
 from stabmon.taps.model.anatomy import is_norm
 from stabmon.taps.model.kinds import spread
 from stabmon.taps.model.places import sublayer_sites
+from stabmon.taps.notices import Notice
 from stabmon.taps.parts import Parts
 from stabmon.taps.readings import Place, Readings
-
-_log = logging.getLogger("stabmon")
 
 STATISTICS = ("branch_msq", "trunk_msq", "branch_cosine", "swamped_share")
 _HOW: Sequence[Combine] = ["mean"] * len(STATISTICS)
@@ -113,7 +111,13 @@ class Branches:
         parametric = {name for name, m in modules.items() if not is_norm(m) and any(p.ndim > 1 for p in m.parameters())}
         adds = {timeline.block: find_adds(timeline, parametric) for timeline in timelines}
         if blind := [block for block in blocks if not adds.get(block)]:
-            _log.warning("stabmon: what is added to the residual stream was not seen in %s", ", ".join(blind))
+            self._parts.notices.say(
+                Notice(
+                    f"what is added to the residual stream was not seen in {', '.join(blind)}",
+                    what=f"what is added to the residual stream in {', '.join(blind)}",
+                    why="No sum of a stream and a branch was found in its forward.",
+                )
+            )
         watched = [(add, self._placed(add)) for found in adds.values() for add in found]
         self._readings = Readings(len(self._places), _HOW, self._parts.device)
         for add, numbers in watched:

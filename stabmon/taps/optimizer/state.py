@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,10 +12,9 @@ from torch.optim import Optimizer
 from stabmon.records import Site
 from stabmon.taps import Due
 from stabmon.taps.hooks import Hook, spent
+from stabmon.taps.notices import Notice
 from stabmon.taps.optimizer.adam import Moment, moments, unless_skipped
 from stabmon.taps.parts import Parts
-
-_log = logging.getLogger("stabmon")
 
 STATISTICS = ("rms_t_msq", "adam_update_msq", "epsilon_share")
 NEAR_EPSILON = 10
@@ -38,7 +36,7 @@ class OptimizerState:
         self._block_of = parts.groups.block_of
         self._due = Due(layers=True)
         self._sums = torch.zeros(len(self._sites), len(STATISTICS) + 1, device=parts.device)
-        self._said = False
+        self._notices, self._said = parts.notices, False
         self._error: Exception | None = None
         self._handles = [o.register_step_post_hook(Hook(self._after, self._fail)) for o in parts.optimizers]
 
@@ -79,9 +77,13 @@ class OptimizerState:
                 self._sums[self._block_of[id(found.whole)]] += row.to(self._sums.device, non_blocking=True)
         if not seen and not self._said:
             self._said = True
-            _log.warning(
-                "stabmon: %s keeps no two moments, so rms_t, adam_update_rms and epsilon_share are not read",
-                type(optimizer).__name__,
+            self._notices.say(
+                Notice(
+                    f"{type(optimizer).__name__} keeps no two moments, so rms_t, adam_update_rms and epsilon_share are not "
+                    "read",
+                    what="RMS_t and Adam's own update",
+                    why=f"{type(optimizer).__name__} keeps no two moments.",
+                )
             )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from stabmon.settings import Settings
+from stabmon.taps.notices import Notice, Notices
 from stabmon.taps.parts import Parts
 from stabmon.taps.probe.calls import Call, affordable, cut, cut_targets, tensors_in
 from stabmon.taps.probe.fitting import fit, room_for, standing_in
@@ -22,10 +22,8 @@ from stabmon.taps.ranks.sharding import hides_parameters, is_shared
 MAX_TOKENS = 512
 MAX_PARAMETERS = 10**9
 
-_UNASKED = "stabmon: the output change of an update is not read: %s. To have it read, give probe_every or probe"
 _FREE = 12
 """Bytes for each parameter: half as much again as a float32 copy and a gradient take."""
-_log = logging.getLogger("stabmon")
 
 Source = Callable[[], Probe | None]
 """Gives the probe; None: there is none, or not yet."""
@@ -70,9 +68,21 @@ def source_of(
         return _instead(first_call, standing_in(given, norms))
     asked = "probe_every" in settings.model_fields_set
     if not asked and (count := sum(p.numel() for p in model.parameters())) > MAX_PARAMETERS:
-        _log.warning(_UNASKED, f"copies of {count / 1e9:.1f} billion parameters take much memory")
+        _refuse(parts.notices, f"copies of {count / 1e9:.1f} billion parameters take much memory")
         return _instead(first_call, None)
-    return FirstCall(model, norms, first_call, first_targets, asked=asked)
+    return FirstCall(model, norms, first_call, first_targets, asked=asked, notices=parts.notices)
+
+
+def _refuse(notices: Notices, why: str) -> None:
+    """Unless the user asks for it."""
+    notices.say(
+        Notice(
+            f"the output change of an update is not read: {why}. To have it read, give probe_every or probe",
+            what="the output change of an update",
+            why=f"{why[0].upper()}{why[1:]}.",
+            todo="To have it read, give Monitor probe_every or probe.",
+        )
+    )
 
 
 class FirstCall:
@@ -89,6 +99,7 @@ class FirstCall:
         first_targets: Callable[[], Tensor | None] = lambda: None,
         max_tokens: int | None = None,
         asked: bool = True,
+        notices: Notices | None = None,
     ) -> None:
         self._model = model
         self._norms = norms
@@ -96,13 +107,14 @@ class FirstCall:
         self._first_targets = first_targets
         self._max_tokens = max_tokens
         self._asked = asked
+        self._notices = notices or Notices()
 
     def __call__(self) -> Probe | None:
         call, targets = self._first_call(), self._first_targets()
         if call is None:
             return None
         if not (self._asked or room_for(self._model, _FREE)):
-            _log.warning(_UNASKED, "little memory is free")
+            _refuse(self._notices, "little memory is free")
             return None
         tokens = self._max_tokens or affordable(call)
         part = cut(call, tokens, inspect.signature(type(call.module or self._model).forward))

@@ -1,0 +1,36 @@
+"""What cannot be looked at in this model: said in the log at once, and told with the next row."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_log = logging.getLogger("stabmon")
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """`message` goes to the log; `what`, a phrase, and `why` and `todo`, sentences, are for the run's page."""
+
+    message: str
+    what: str
+    why: str
+    todo: str = ""
+
+
+class Notices:
+    """Kept until somebody takes them."""
+
+    def __init__(self) -> None:
+        self._new: list[Notice] = []
+
+    def say(self, notice: Notice, level: int = logging.WARNING) -> None:
+        """In the log at once."""
+        _log.log(level, "stabmon: %s", notice.message)
+        self._new.append(notice)
+
+    def take(self) -> list[Mapping[str, str]]:
+        """Those that are new, as an event tells them."""
+        found, self._new = self._new, []
+        return [{"what": notice.what, "why": notice.why, "todo": notice.todo} for notice in found]
