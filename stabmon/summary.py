@@ -51,7 +51,9 @@ class Summary:
 
     def _served(self, run: Run) -> Server | None:
         settings = self._settings
-        port = (DEFAULT_PORT if settings.port is None else settings.port) + int(os.environ.get("LOCAL_RANK", run.rank))
+        local = os.environ.get("LOCAL_RANK", "")
+        first = DEFAULT_PORT if settings.port is None else settings.port
+        port = first + (int(local) if local.isdecimal() else run.rank)
         if settings.port == 0 or not is_free(settings.host, port):
             port = 0
         try:

@@ -19,7 +19,7 @@ _log = logging.getLogger("stabmon")
 class Textfile:
     """Written at once, every 15 s by a thread of its own, and at the end with the final state; it stays there.
 
-    `path`: a file that ends in .prom, or a folder, in which it is named after the run. ValueError: neither. OSError: it
+    `path`: a file that ends in .prom, or a folder, in which it is named after the run. ValueError: neither, or it
     cannot be written. Comes after the sink whose `render` it is given, so that it has the final state.
     """
 
@@ -36,7 +36,12 @@ class Textfile:
         self._render = render
         self._every = every
         self._over = threading.Event()
-        self._write()
+        try:
+            self._write()
+        except OSError as error:
+            raise ValueError(
+                f"textfile={path}: cannot be written ({error.strerror}); give a file in a folder that is there"
+            ) from None
         self._thread = threading.Thread(target=self._work, name="stabmon-textfile", daemon=True)
         self._thread.start()
 
