@@ -18,6 +18,7 @@ from stabmon.cli.edge import AsJson, Judging, for_users, torch_needed
 from stabmon.cli.replay import replay
 from stabmon.cli.report import report
 from stabmon.cli.runbooks import runbook
+from stabmon.cli.watch import watch
 
 if TYPE_CHECKING:
     from stabmon.server.thread import Server
@@ -26,7 +27,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.add_typer(bench, name="bench")
 app.add_typer(grafana, name="grafana")
 app.command()(runbook)
-for judging in (replay, report, compare):
+for judging in (replay, report, compare, watch):
     app.command(cls=Judging)(judging)
 
 LEFTOVERS_SECONDS = 30.0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from stabmon.runlog.encoding import SUFFIX, in_folder
 
 DEFAULT_FOLDER = Path("stabmon-runs")
 """Where a plain loop writes."""
-_NAMED = 5
+_LISTED = 5
 """A message lists so many runs."""
 
 
@@ -21,9 +22,11 @@ def located(what: Path, run: str | None = None, default: Path = DEFAULT_FOLDER) 
         return _of(what, run)
     if what.exists() or what.suffix == SUFFIX:
         return what
-    if run is None and default.is_dir():
-        return _of(default, str(what))
-    raise FileNotFoundError(f"there is no file, folder or run {what}; give a run log (*{SUFFIX}) or its folder")
+    named = _named(in_folder(default), str(what)) if run is None else []
+    if len(named) == 1:
+        return named[0]
+    there = f" in {default}" if default.is_dir() else ""
+    raise FileNotFoundError(f"there is no file, folder or run {what}{there}; give a run log (*{SUFFIX}) or its folder")
 
 
 def _of(folder: Path, run: str | None) -> Path:
@@ -32,11 +35,13 @@ def _of(folder: Path, run: str | None) -> Path:
         raise FileNotFoundError(f"folder {folder} has no run log (*{SUFFIX}); give the one that a training writes to")
     if run is None:
         return next(iter(found.values()))
-    if run in found:
-        return found[run]
-    by_name = [path for path in found.values() if path.stem == run]
-    if len(by_name) == 1:
-        return by_name[0]
-    names = ", ".join(list(found)[:_NAMED]) + (", …" if len(found) > _NAMED else "")
-    trouble = "several runs" if by_name else "no run"
-    raise FileNotFoundError(f"folder {folder} has {trouble} {run!r}; there are: {names}")
+    named = _named(found, run)
+    if len(named) == 1:
+        return named[0]
+    names = ", ".join(list(found)[:_LISTED]) + (", …" if len(found) > _LISTED else "")
+    raise FileNotFoundError(f"folder {folder} has {'several runs' if named else 'no run'} {run!r}; there are: {names}")
+
+
+def _named(found: Mapping[str, Path], run: str) -> list[Path]:
+    """With its folder or without."""
+    return [found[run]] if run in found else [path for path in found.values() if path.stem == run]

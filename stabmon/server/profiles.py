@@ -47,7 +47,8 @@ def _band(history: History, first: Reading | None, sites: tuple[Site, ...]) -> m
     if first is None or not began:
         return None
     lengths = _aligned(first, sites)
-    low, high = lengths * np.float32(1 - _TOLERANCE), lengths * np.float32(1 + _TOLERANCE)
+    with np.errstate(over="ignore"):  # a length near float32's end
+        low, high = lengths * np.float32(1 - _TOLERANCE), lengths * np.float32(1 + _TOLERANCE)
     return models.Band(low=numbers(low), high=numbers(high), text=_BAND)
 
 

@@ -140,7 +140,7 @@ def test_a_run_is_found_by_file_by_folder_and_by_name(writing: Writing, monkeypa
     assert [opened(what).run.name for what in (writing.path, "stabmon-runs", "r1", "r2", "sub/r2")] == [
         "r1", "r2", "r1", "r2", "r2",
     ]  # fmt: skip
-    with pytest.raises(FileNotFoundError, match="folder stabmon-runs has no run 'r3'; there are: sub/r2, r1"):
+    with pytest.raises(FileNotFoundError, match="there is no file, folder or run r3 in stabmon-runs; give a run log"):
         stabmon.open("r3")
     with pytest.raises(FileNotFoundError, match="there is no run log x.stabmon"):
         stabmon.open("x.stabmon")
