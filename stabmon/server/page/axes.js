@@ -29,13 +29,14 @@ export function stepAxis(scale) {
 export function roundEnds(low, high, log) {
   if (!(low <= high)) return log ? { min: 0.1, max: 1 } : { min: 0, max: 1 };
   if (log) {
-    const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
+    const [first, last] = [Math.floor(Math.log10(low) - 0.05), Math.ceil(Math.log10(high) + 0.05)];
     return { min: 10 ** first, max: 10 ** Math.max(last, first + 1) };
   }
   const room = high - low || Math.abs(high) || 1;
   const size = 10 ** Math.floor(Math.log10(room / 3));
   const interval = [1, 2, 5, 10].map((factor) => factor * size).find((distance) => room / distance <= 5);
-  const [first, last] = [Math.floor(low / interval), Math.ceil(high / interval)];
+  // What is never negative is not drawn as if it could be.
+  const [first, last] = [Math.floor((low >= 0 ? Math.max(0, low - room / 50) : low - room / 50) / interval), Math.ceil((high + room / 50) / interval)];
   return { min: first * interval, max: Math.max(last, first + 1) * interval, interval };
 }
 

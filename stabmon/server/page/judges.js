@@ -28,14 +28,14 @@ export function scoreFigures(view) {
     return prepared({ starts, ends: steps, sites, values: found.map(({ high }) => high), unit: "" }, SCORES);
   };
   const choose = (detector) => view.change({ detector: view.state.detector === detector ? undefined : detector }, "score-lines");
-  const rows = { rows: true, chosenIn: () => view.state.detector, click: (_, panel, { row }) => choose(panel.data.sites[row]?.name), pick: (_, panel, key) => step(view, panel, key) };
+  const rows = { rows: true, chosenIn: () => view.state.detector, click: (_, panel, { row }) => choose(panel.data.sites[row]?.name), pick: (_, panel, key) => nextJudge(view, panel, key) };
   return [
     { key: "scores", title: "Detectors' scores over time", help: "Blue: below the alert line, which is 1. Orange to red: above it. Click a detector to see its line.", height: heightOf(names.length), left: 118, kind: HEAT, every: 3, fetch, ...rows },
-    { key: "score-lines", title: "Scores of the chosen, or the highest", help: "1 is the alert line; an alert also needs some time above it.", height: heightOf(names.length), kind: CURVES, logarithmic: true, every: 3, fetch: () => lines(view) },
+    { key: "score-lines", title: "Scores of the chosen, or the highest", help: "1 is the alert line; an alert also needs some time above it.", height: heightOf(names.length), kind: CURVES, logarithmic: true, every: 3, fetch: () => highestLines(view) },
   ];
 }
 
-async function lines(view) {
+async function highestLines(view) {
   const scores = await scoresOf(view);
   const [begin, end] = span(view);
   const highest = ({ high }) => Math.max(...high.filter((value, i) => value !== null && scores.steps[i] >= begin && scores.steps[i] <= end).map(Number));
@@ -44,7 +44,7 @@ async function lines(view) {
   return { lines: shown.map((line, i) => lineOf(scores, line, { name: plain(line.site.name), colour: colour(`line${i}`) })), unit: "", atOne: true };
 }
 
-function step(view, panel, key) {
+function nextJudge(view, panel, key) {
   const { sites } = panel.data;
   const at = sites.findIndex(({ name }) => name === view.state.detector);
   const next = key === "ArrowUp" ? at + 1 : at < 0 ? sites.length - 1 : at - 1;

@@ -83,7 +83,7 @@ export function showLegend(panel, entries) {
   const chips = entries.map(({ name, colour, dashed, band, value }) => {
     const key = colour ? make("i", { class: band ? "key band" : dashed ? "key dashed" : "key" }) : "";
     if (key) key.style.borderColor = colour;
-    return make("span", { class: "chip-of" }, key, name, value ? make("b", {}, value) : "");
+    return make("span", { class: "chip-of" }, key, value ? `${name} ` : name, value ? make("b", {}, value) : "");
   });
   panel.legend.replaceChildren(...(panel.kind.scale?.(panel) ?? []), ...chips);
 }

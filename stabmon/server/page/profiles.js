@@ -27,7 +27,7 @@ export function profileFigure(view) {
 
 function dataOf(view, own, others) {
   const at = own.at?.length ? [{ name: `step ${number(own.step)}`, colour: colour("line1"), values: own.at }] : [];
-  const beside = others.map((other, i) => ({ name: view.others[i].name, colour: colour(`other${i % 4}`), values: own.sites.map((site) => valueAt(other, site)) }));
+  const beside = others.map((other, i) => ({ name: view.others[i].name, colour: colour(`other${i % 4}`), values: own.sites.map((site) => profileAtSite(other, site)) }));
   const lines = [
     { name: `now (step ${number(own.latest_step)})`, colour: colour("line0"), values: own.latest },
     ...at,
@@ -37,7 +37,7 @@ function dataOf(view, own, others) {
   return { sites: own.sites, unit: own.unit === "1" ? "" : own.unit, band: own.band, lines };
 }
 
-function valueAt({ sites, latest }, site) {
+function profileAtSite({ sites, latest }, site) {
   const at = sites.findIndex(({ name }) => name === site.name);
   return at < 0 ? null : latest[at];
 }

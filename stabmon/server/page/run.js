@@ -31,7 +31,7 @@ export async function showRun(id, { live, runs, beside }) {
   build(view);
   watchTheme(find("theme"), () => repaint(view));
   addEventListener("hashchange", () => ((view.state = readFragment()), stale(view)));
-  follow(id, { rows: () => news(view), found: () => ((view.lost = 0), (view.why = undefined), news(view)), lost: () => lose(view) });
+  follow(id, { rows: ({ step }) => news(view, step), found: () => ((view.lost = 0), (view.why = undefined), news(view)), lost: () => lose(view) });
   await work(view);
   setInterval(() => work(view), LOOK);
 }
@@ -101,9 +101,10 @@ function watch(view) {
   view.panels.forEach(({ figure }) => view.watcher.observe(figure));
 }
 
-function news(view) {
-  view.came = view.began ? performance.now() : undefined;
-  view.began = true;
+function news(view, step) {
+  // A step that came while the page was looked at is new, whatever the clocks say.
+  if (step > view.newest) view.came = performance.now();
+  view.newest = step ?? view.newest;
   for (const part of ["summary", "alerts", "judges"]) view.due.add(part);
   view.panels.forEach((panel) => (panel.due = true));
 }

@@ -45,11 +45,9 @@ export function panned(view, share) {
   return spanTo(view, begin + by, end + by);
 }
 
-// Between points of two rising lists; beyond them the last one holds.
+// Between points of two rising lists; beyond them on the line of the last two.
 function between(xs, ys, x) {
   let [low, high] = [0, xs.length - 1];
-  if (x <= xs[low]) return ys[low];
-  if (x >= xs[high]) return ys[high];
   while (high - low > 1) {
     const middle = (low + high) >> 1;
     if (xs[middle] <= x) low = middle;

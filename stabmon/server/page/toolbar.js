@@ -1,6 +1,7 @@
 // What is shown of the run: which steps, on which axis, how smooth, beside which other runs.
 
 import { make } from "./dom.js";
+import { marksNear } from "./marks.js";
 import { known, panned, span, zoomed } from "./span.js";
 import { date, number } from "./words.js";
 
@@ -47,6 +48,7 @@ function choice(label, value, options, onchange) {
 export function toolbarOf(view) {
   view.lengths = make("span", { class: "group" });
   view.shown = make("output", { class: "shown" });
+  view.pointer = make("output", { class: "pointer" });
   const turn = (key) => () => pressed(view, key);
   const moves = make("span", { class: "group" }, button("−", "Show more steps", turn("-")), button("+", "Show fewer steps", turn("+")), button("◀", "Earlier steps", turn("ArrowLeft")), button("▶", "Later steps", turn("ArrowRight")));
   const axis = choice("axis", view.state.x ?? "step", [["step", "step"], ["time", "time"]], (value) => view.change({ x: value === "time" ? "time" : undefined }));
@@ -54,7 +56,7 @@ export function toolbarOf(view) {
   view.copied = button("copy link", "Copy a link to this view", () => copy(view));
   const help = "On a chart: drag to zoom, Shift and drag to move, double click for the whole run, Ctrl and wheel to zoom, Shift and wheel to move. With the keyboard, once a chart has the focus: + and - zoom, arrows move, Shift and arrows read values, 0 shows the whole run, up and down choose a layer, Escape lets go of it.";
   const hints = make("details", { class: "hints" }, make("summary", {}, "keys"), make("p", {}, help));
-  return make("nav", { class: "toolbar", "aria-label": "What is shown" }, view.lengths, moves, axis, smooth, view.compare, view.copied, hints, view.shown);
+  return make("nav", { class: "toolbar", "aria-label": "What is shown" }, view.lengths, moves, axis, smooth, view.compare, view.copied, hints, view.pointer, view.shown);
 }
 
 export function toldToolbar(view) {
@@ -62,8 +64,14 @@ export function toldToolbar(view) {
   const texts = [...view.lengths.children].map((one) => one.outerHTML).join();
   const made = lengths(view);
   if (texts !== made.map((one) => one.outerHTML).join()) view.lengths.replaceChildren(...made);
-  const at = view.cursor ? `step ${number(view.cursor.step)}${timeAt(view)}` : `steps ${number(begin)} to ${number(end)}`;
-  if (view.shown.textContent !== at) view.shown.textContent = at;
+  setText(view.shown, `steps ${number(begin)} to ${number(end)}`);
+  const at = view.cursor?.step;
+  const near = at === undefined ? [] : marksNear(view.marks, at, (end - begin) / 100);
+  setText(view.pointer, at === undefined ? "" : [`at step ${number(at)}${timeAt(view)}`, ...near].join(" · "));
+}
+
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
 }
 
 function timeAt({ clock, cursor }) {
