@@ -12,8 +12,9 @@ import numpy as np
 
 from stabmon.catalog import Array
 from stabmon.detectors import words
-from stabmon.detectors.attention_readings import Mask, Sharpening, bfloat16_step
+from stabmon.detectors.attention_readings import Sharpening, bfloat16_step
 from stabmon.detectors.blowup_readings import Clock
+from stabmon.detectors.growth import Mask
 from stabmon.detectors.level import Level, log_loss
 from stabmon.detectors.thresholds import attention as thresholds
 from stabmon.detectors.thresholds import blowup
@@ -22,9 +23,9 @@ from stabmon.records import Finding, Snapshot
 
 class AttentionBlowup:
     """Warns of a layer whose largest logit grows as step^p with p > 3 for long and is over 50, or whose entropy has
-    fallen under .1 by that; critical where both agree and the loss begins to suffer (or is not known). Warns of a
-    logit over 1,000 in any case, if it is not one that the run began with. Silent at levels at which attention is not
-    read.
+    fallen under .1 by that, and long before, where the layers do so on average and their entropy falls; critical where
+    a layer is over both lines and the loss begins to suffer (or is not known). Warns of a logit over 1,000 in any
+    case, if it is not one that the run began with. Silent at levels at which attention is not read.
 
     Score: p / 3 where it is large or sharp, else under 1.
     """
@@ -71,7 +72,7 @@ class AttentionBlowup:
         layers.add(snapshot, self._clock)
         self._read_others(snapshot)
         score = np.fmax(layers.exponent, 0) / thresholds.EXPONENT
-        alerting = layers.huge | (self._lasting & (self._large | layers.sharp))
+        alerting = layers.huge | (self._lasting & (self._large | layers.sharp)) | self._all_together
         self._scores = np.where(alerting, np.maximum(score, 1), np.minimum(score, 0.99)).astype(np.float32)
 
     def _read_others(self, snapshot: Snapshot) -> None:
@@ -92,6 +93,12 @@ class AttentionBlowup:
         return lasting
 
     @property
+    def _all_together(self) -> Mask:
+        """The layers that grow, where all do on average."""
+        grows: Mask = ~np.isnan(self._layers.since) & self._layers.together.sharpen
+        return grows
+
+    @property
     def _large(self) -> Mask:
         large: Mask = self._layers.logit > thresholds.LARGE
         return large
@@ -109,7 +116,7 @@ class AttentionBlowup:
     def explain(self, site: int) -> Finding:
         """How large the logits are, how sharp the layer is, and when it is too late."""
         layers = self._layers
-        growing = bool(self._lasting[site])
+        growing = bool(self._lasting[site] or self._all_together[site])
         since = int(layers.since[site]) if growing else self._step
         critical = growing and bool(self._large[site] and layers.sharp[site]) and self._suffers
         return Finding(
@@ -182,6 +189,7 @@ class AttentionBlowup:
         values = {
             "attention_logit_max": layers.logit[site],
             "growth_exponent": layers.exponent[site],
+            "growth_exponent_of_all": layers.together.exponent,
             "attention_entropy": layers.entropy[site],
             "entropy_before": layers.before[site],
             "attention_entropy_min": layers.lowest[site],

@@ -5,19 +5,45 @@ from __future__ import annotations
 from math import log
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stabmon.detectors.blowup_readings import Clock
 from stabmon.detectors.forecast import Crossing, crossing
+from stabmon.detectors.growth import Mask, logs_of, power_trail, since_when
 from stabmon.detectors.level import beside
 from stabmon.detectors.slope import Floats
 from stabmon.detectors.thresholds import attention as thresholds
 from stabmon.detectors.trail import Trail
 from stabmon.records import Snapshot
 
-Mask = NDArray[np.bool_]
-
 _READ = ("attention_logit_max", "attention_entropy", "attention_entropy_min")
+
+
+class Together:
+    """Of all layers on average, in which the noise of largest values cancels: growth of S as p, and the fall of H."""
+
+    def __init__(self) -> None:
+        self.exponent = float("nan")
+        """p."""
+        self.fall = float("nan")
+        """Highest H of the window / H now."""
+        self._trail = power_trail()
+        """Means of ln S and ln H over ln t."""
+
+    def add(self, time: float, logs: Floats, entropies: Floats) -> None:
+        """ln S and ln H, float[layer]."""
+        if np.isfinite(logs).sum() < thresholds.TOGETHER_LAYERS:
+            return
+        self._trail.add(time, np.array([np.nanmean(logs), np.mean(entropies)]))
+        slope, values = self._trail.slope(), self._trail.values
+        if slope is not None:
+            grown = values[-1, 0] - values[:, 0].min() > log(thresholds.GROWN)
+            self.exponent = float(slope[0]) if grown else 0.0
+            self.fall = float(np.exp(values[:, 1].max() - values[-1, 1]))
+
+    @property
+    def sharpen(self) -> bool:
+        """Whether it is no drift of weights, and no one layer's."""
+        return self.exponent > thresholds.EXPONENT and self.fall > thresholds.TOGETHER_FALL
 
 
 class Sharpening:
@@ -36,8 +62,9 @@ class Sharpening:
         """Step since when p > 3; NaN: it is not so."""
         self.before = np.full(layers, np.nan)
         """H at that step."""
+        self.together = Together()
         self._first = np.full(layers, np.nan)
-        self._long = Trail(log(thresholds.WINDOW), log(thresholds.SPACING))
+        self._long = power_trail()
         """ln S over ln t."""
         self._short = Trail(thresholds.FORECAST_STEPS, thresholds.FORECAST_SPACING)
         """ln S and ln H of all layers over the step."""
@@ -53,9 +80,10 @@ class Sharpening:
         self.entropy = np.where(np.isfinite(entropy), entropy, self.entropy)
         self.lowest = np.where(np.isfinite(lowest), lowest, self.lowest)
         self._first = np.where(np.isfinite(self._first), self._first, logit)
-        logs = _log(logit)
+        logs, entropies = logs_of(logit), logs_of(entropy)
         self._long.add(log(clock.now), logs)
-        self._short.add(snapshot.step, np.concatenate((logs, _log(entropy))))
+        self._short.add(snapshot.step, np.concatenate((logs, entropies)))
+        self.together.add(log(clock.now), logs, entropies)
         slope = self._long.slope()
         if slope is not None and snapshot.step >= thresholds.FIRST_STEP:
             self._judge(snapshot.step, slope, logs)
@@ -65,9 +93,8 @@ class Sharpening:
         self.exponent = np.where(known, slope, self.exponent)
         grown = logs - np.fmin.reduce(self._long.values, axis=0) > log(thresholds.GROWN)
         fast = (self.exponent > thresholds.EXPONENT) & grown
-        begins = known & fast & np.isnan(self.since)
-        self.before = np.where(begins, self.entropy, self.before)
-        self.since = np.where(begins, step, np.where(known & ~fast, np.nan, self.since))
+        self.before = np.where(known & fast & np.isnan(self.since), self.entropy, self.before)
+        self.since = since_when(self.since, fast, known, step)
 
     @property
     def huge(self) -> Mask:
@@ -88,10 +115,6 @@ class Sharpening:
         """When H falls to .1."""
         values = -self._short.values[:, len(self.logit) + layer]
         return crossing(list(self._short.places), list(values), -log(thresholds.SHARP))
-
-
-def _log(values: Floats) -> Floats:
-    return np.log(np.where(values > 0, values, np.nan))
 
 
 def bfloat16_step(value: float) -> float:

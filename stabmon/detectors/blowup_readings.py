@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from math import isfinite, log
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stabmon.catalog import Array
 from stabmon.detectors.forecast import REACH, SPACING, Crossing, crossing
+from stabmon.detectors.growth import Mask, logs_of, power_trail, since_when
 from stabmon.detectors.slope import Floats
 from stabmon.detectors.thresholds import blowup as thresholds
 from stabmon.detectors.thresholds.precision import FLOAT16
 from stabmon.detectors.trail import Trail
 from stabmon.records import Site, Snapshot
-
-Mask = NDArray[np.bool_]
 
 _STREAM = ("", "pre", "post", "parallel", "final")
 
@@ -87,7 +85,7 @@ class Growth:
         """Step since when p > 3, and n has grown enough to matter; NaN: it is not so."""
         self._first = np.full(sites, np.nan)
         self._began = np.full(sites, np.nan)
-        self.long = Trail(log(thresholds.WINDOW), log(thresholds.SPACING))
+        self.long = power_trail()
         """ln n over ln t."""
         self._short = Trail(thresholds.RATE_STEPS, thresholds.RATE_SPACING)
         self._range = Trail(REACH, SPACING)
@@ -98,8 +96,7 @@ class Growth:
         return self.long.last
 
     def add(self, step: int, clock: Clock, values: Array) -> None:
-        n = values.astype(np.float64)
-        logs = np.log(np.where(np.isfinite(n) & (n > 0), n, np.nan))
+        logs = logs_of(values)
         if step <= thresholds.FIRST_STEP:
             self._first = np.where(np.isnan(self._first), logs, self._first)
         self.long.add(log(clock.now), logs)
@@ -132,8 +129,7 @@ class Growth:
         new = True if before is None else ~(self.logs <= before)
         hot = (self.exponent > thresholds.EXPONENT) & grown & still & new
         self._began = np.where(known & np.isnan(self.since), self.logs, self._began)
-        since = np.where(np.isnan(self.since), step, self.since)
-        self.since = np.where(known, np.where(hot, since, np.nan), self.since)
+        self.since = since_when(self.since, hot, known, step)
 
     def risen(self, site: int) -> float:
         """n over what it was when it began to grow too fast."""

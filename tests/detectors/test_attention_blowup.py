@@ -67,6 +67,36 @@ def test_growth_as_step_to_the_fourth_is_told_once_it_has_lasted_a_fifth_of_the_
     assert alert.evidence["growth_exponent"] == pytest.approx(4, abs=1e-3)
 
 
+def layers(logit: Floats, count: int, noise: float = 0.12) -> Floats:
+    """The same in each layer, but for the noise of a largest value."""
+    rng = np.random.default_rng(0)
+    return np.asarray(logit[:, None] * np.exp(noise * rng.standard_normal((len(logit), count))))
+
+
+def test_layers_that_sharpen_together_are_told_of_before_any_is_sharp() -> None:
+    """x1.03 a step from 150 on: by step 190 S is 16 and the entropy .29; S > 50 alone would be 38 steps later."""
+    logit = ramp(190, 150, 1.03)
+    (alert,) = alerts_of(AttentionBlowup(), run(layers(logit, 6), layers(sharpens(logit), 6, 0)))
+    assert alert.severity == "warning"
+    assert 170 < alert.step <= 185
+    assert alert.evidence["growth_exponent_of_all"] > 3
+    assert alert.evidence["attention_logit_max"] < 20
+
+
+def test_two_layers_or_one_of_six_are_not_together() -> None:
+    logit = ramp(200, 150, 1.03)
+    assert alerts_of(AttentionBlowup(), run(layers(logit, 2), layers(sharpens(logit), 2, 0))) == []
+    one = np.where(np.arange(6) == 3, logit[:, None], 5.0)
+    assert alerts_of(AttentionBlowup(), run(one, sharpens(one))) == []
+
+
+def test_layers_that_sharpen_as_a_task_is_learnt_are_silent() -> None:
+    """Measured, copying: S from 3.5 to 10 between steps 90 and 130, the entropy from .9 to .6."""
+    at = np.clip((steps(250) - 90) / 40, 0, 1)
+    logit, entropy = 3.5 * np.exp(1.05 * at), 0.9 * np.exp(-0.4 * at)
+    assert alerts_of(AttentionBlowup(), run(layers(logit, 4), layers(entropy, 4, 0.01))) == []
+
+
 @pytest.mark.parametrize("power", [0.5, 1, 2, 2.9])
 def test_any_slower_power_is_silent_up_to_1000(power: float) -> None:
     logit = 900 * (steps(400) / 400) ** power
