@@ -142,13 +142,13 @@ def test_a_data_fault_stays_open_until_the_loss_is_back() -> None:
     assert said(rows)[-1][0] == 361
 
 
-def test_one_batch_again_and_again_is_told_after_12_repeats_and_critical_after_24() -> None:
+def test_one_batch_again_and_again_is_told_after_8_repeats_and_critical_after_24() -> None:
     rows = run()
     t = np.arange(COUNT - AT)
     rows["unigram_loss"][AFTER] = 3.15 - 5e-4 * t
     rows["loss"][AFTER] = 1.7 * np.exp(-t / 30)
     first, second = alerts(rows)
-    assert [(a.step, a.severity, a.since) for a in (first, second)] == [(263, "warning", 252), (275, "critical", 252)]
+    assert [(a.step, a.severity, a.since) for a in (first, second)] == [(259, "warning", 252), (275, "critical", 252)]
     assert first.evidence["data_fault"] == 1.0
 
 
