@@ -30,16 +30,17 @@ from stabmon.settings import Settings
 from stabmon.sinks import Sink
 from stabmon.sinks.console import Console
 from stabmon.sinks.delivery import Delivering
+from stabmon.sinks.hush import Hush, hushed
 from stabmon.sinks.prometheus import Prometheus
 from stabmon.sinks.textfile import Textfile
 from stabmon.taps.hooks import spent
 from stabmon.taps.instruments import Instruments
+from stabmon.taps.model.surroundings import surroundings
 from stabmon.taps.ranks.together import Ranks
 from stabmon.taps.schedule import schedule_of
 
 KEEP_EVERY = 1000
-"""Steps between stores of the n-gram counts, which a resume needs."""
-_LADDER = "ladder"
+"""Steps between stores of the baselines' counts, which a resume needs."""
 _MAX_BYTES = 200
 """Of a run's name: with a number and `.stabmon-journal` behind it, it is a file's."""
 
@@ -91,16 +92,7 @@ class Session:
         settings = self._settings
         folder = settings.folder or Path("stabmon-runs")
         name, resumed = _name(folder, settings.run, subject.start_step)
-        self.run = run = Run(
-            name=name,
-            started=time.time(),
-            world_size=subject.ranks.size if subject.ranks else 1,
-            framework=subject.framework,
-            model=type(subject.model).__name__,
-            version=__version__,
-            architecture={"blocks": len(self._instruments.blocks), "start_step": subject.start_step},
-            labels=settings.labels,
-        )
+        self.run = run = _run_of(subject, settings, name, len(self._instruments.blocks))
         subject.named(name)
         judges = [detector.name for detector in subject.detectors]
         serving = run.world_size if settings.serve else None
@@ -111,10 +103,12 @@ class Session:
         resume_at = subject.start_step if resumed else None
         self._run_log = RunLogWriter(path, run, resume_at=resume_at) if settings.log else None
         logs: list[Sink] = [self._run_log] if self._run_log else []
-        sinks = [*logs, Console(), *extra, metrics]
+        # Muting stops nothing but messages: the run log has every alert, and so have trackers and metrics.
+        hush = Hush(path) if settings.log else None
+        sinks = [*logs, *(hushed(sink, hush) for sink in (Console(), *extra)), metrics]
         if settings.textfile:
             sinks.append(Textfile(settings.textfile, run, metrics.render))
-        deliveries = [sink.delivery for sink in sinks if isinstance(sink, Delivering)]
+        deliveries = [sink.delivery for sink in extra if isinstance(sink, Delivering)]
         metrics.expect([*self._instruments.names, *judges, *(sink.name for sink in sinks)], deliveries)
         self.pipeline = build(run, subject.detectors, sinks)
         self._events = self._recall(path) if resumed else []
@@ -158,8 +152,7 @@ class Session:
             recorded = read(path)
             newest = self.pipeline.recall(recorded.recalled(), recorded.alerts)
             self._instruments.origin.resume(self.step, newest)
-            if counts := recorded.blob(_LADDER):
-                self._instruments.baselines.load(counts)
+            self._instruments.baselines.load(recorded.blob)
         except Exception:
             _log.exception("stabmon: could not read back %s; the detectors begin afresh", path)
         return [Event(self.step, time.time(), RESUME, {"at": self.step})]
@@ -207,8 +200,8 @@ class Session:
                 self.server.stop()
 
     def _keep(self, log: RunLogWriter) -> None:
-        if counts := self._instruments.baselines.dump():
-            self.pipeline.have(log, self.step, partial(log.keep, _LADDER, self.step, counts))
+        for name, counts in self._instruments.baselines.dump().items():
+            self.pipeline.have(log, self.step, partial(log.keep, name, self.step, counts))
 
     def _feed(self, snapshots: Sequence[Snapshot]) -> None:
         for snapshot in snapshots:
@@ -224,6 +217,21 @@ class Session:
             self._dropped += lost
             events.append(Event(snapshot.step, snapshot.time, DROPPED_ROWS, {"count": lost}))
         return events
+
+
+def _run_of(subject: Subject, settings: Settings, name: str, blocks: int) -> Run:
+    return Run(
+        name=name,
+        started=time.time(),
+        world_size=subject.ranks.size if subject.ranks else 1,
+        framework=subject.framework,
+        model=type(subject.model).__name__,
+        version=__version__,
+        architecture={"blocks": blocks, "start_step": subject.start_step},
+        labels=settings.labels,
+        settings=settings.told(),
+        environment=surroundings(subject.model, subject.optimizers),
+    )
 
 
 def _tell(line: str) -> None:

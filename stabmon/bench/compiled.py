@@ -27,7 +27,7 @@ BACKENDS = ("aot_eager", "inductor")
 EXACT = "aot_eager"
 """Rounds as eager kernels do. With another the two trainings part at their first update, since Adam's steps are as
 large for a gradient that is nothing but rounding: values are compared before that."""
-_OWN = ("step_seconds", "monitor_seconds", "uniform_loss", "unigram_loss", "bigram_loss")
+_OWN = ("step_seconds", "monitor_seconds", "uniform_loss", "unigram_loss", "bigram_loss", "class_mean_loss")
 """Clocks, and counts of the tokens seen so far, of which a late Monitor has one step less."""
 _SETTINGS: dict[str, Any] = {
     "serve": False,

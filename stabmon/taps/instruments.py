@@ -142,6 +142,7 @@ class Instruments:
         """Prepare for the coming step."""
         self._late.arm(due.layers, self._layout is None)
         self._forward.new_step()
+        self.baselines.arm(due)
         for tap in self._taps:
             self._guarded(tap, partial(tap.arm, due), self._step, time.time())
 
@@ -170,7 +171,7 @@ class Instruments:
             return []
         found = self._guarded(self.baselines, partial(self.baselines.targets, targets), step, now)
         ticket = _Ticket(step, now, host, self._layout, 0 if failed is None else len(failed))
-        self._pack.ship(ticket, row if failed is None else torch.cat((row, failed)), found)
+        self._pack.ship(ticket, row if failed is None else torch.cat((row, failed)), found or ())
         return self.arrived()
 
     def _is_late(self) -> bool:

@@ -38,24 +38,32 @@ class Baselines(NamedTuple):
 _NOTHING = Baselines(float("nan"), float("nan"), float("nan"))
 
 
-class _Mixture:
-    """Bayes mixture of smoothed counts (c + k q)/(n + k) over concentrations k, and of the base q itself.
-
-    It is a probability whatever the counts, so on independent tokens it cannot beat its base but by chance.
-    """
+class Mixture:
+    """Bayes mixture of predictors, the last of which is the base: it cannot do worse for long than any of them."""
 
     def __init__(self, prior: Floats) -> None:
         self.log_weights = np.log(prior)
 
-    def score(self, count: Ints, total: Ints | int, base: Floats) -> Floats:
-        """Probability of each token, float[N]; then the weights learn from these tokens."""
-        smoothed = (count + _CONCENTRATIONS * base) / (total + _CONCENTRATIONS)
-        parts = np.concatenate([smoothed, base[None]])
+    def mix(self, parts: Floats) -> Floats:
+        """Probability of each of N tokens by the predictors, float[K, N] -> mixed, float[N]."""
         weights = np.exp(self.log_weights - self.log_weights.max())
         mixed: Floats = weights / weights.sum() @ parts
+        return mixed
+
+    def score(self, parts: Floats) -> Floats:
+        """The same; then the weights learn from these tokens."""
+        mixed = self.mix(parts)
         self.log_weights = _FADE * self.log_weights + _log_likelihood(parts)
         self.log_weights -= self.log_weights.max()
         return mixed
+
+
+def _smoothed(count: Ints, total: Ints | int, base: Floats) -> Floats:
+    """Counts smoothed by the base q, (c + k q)/(n + k) for each concentration k, and the base itself: float[K, N].
+
+    Each is a probability whatever the counts, so on independent tokens none beats its base but by chance.
+    """
+    return np.concatenate([(count + _CONCENTRATIONS * base) / (total + _CONCENTRATIONS), base[None]])
 
 
 class Ladder:
@@ -79,28 +87,43 @@ class Ladder:
         slots = self.vocabulary**2 if self.exact else _SLOTS
         self.owners: Ints = np.zeros(slots, np.int64)
         self.pairs: Ints = np.zeros(slots, np.int64)
-        self.unigram = _Mixture(_UNIGRAM_PRIOR)
-        self.bigram = _Mixture(_BIGRAM_PRIOR)
+        self.unigram = Mixture(_UNIGRAM_PRIOR)
+        self.bigram = Mixture(_BIGRAM_PRIOR)
 
-    def observe(self, targets: NDArray[Any], ignore_index: int = -100) -> Baselines:
+    def observe(self, targets: NDArray[Any], given: NDArray[Any] | None = None, ignore_index: int = -100) -> Baselines:
         """Scores then counts `targets`, int[..., T]; a pair is two neighbours of the last axis.
 
-        The bigram is NaN for class labels (1-d) and where no token has a left neighbour. Ids that are negative,
-        or not in the vocabulary, are skipped.
+        `given`, of the same shape, are the inputs of masked text: there a pair is a target and the input to its left,
+        and pairs are counted wherever the text is known, from targets and inputs together. The bigram is NaN for class
+        labels (1-d) and where no token has a left neighbour. Ids that are negative, or not in the vocabulary, are
+        skipped.
         """
         if targets.dtype.kind not in "iu" or targets.size == 0:
             return _NOTHING
         ids = targets.astype(np.int64, copy=False)
-        valid = (ids >= 0) & (ids != ignore_index) & (ids < (self.vocabulary if self.fixed else _LARGEST_ID))
+        valid = self._valid(ids) & (ids != ignore_index)
         seen = ids[valid]
         if seen.size == 0:
             return _NOTHING
         self._grow(int(seen.max()) + 1)
-        left, right = self._neighbours(ids, valid)
-        baselines = self._score(left, right) if right.size else self._score_alone(seen)
+        pairs = self._pairs(ids, ids, valid, valid)
+        counted = pairs
+        if given is not None:
+            inputs = given.astype(np.int64, copy=False)
+            read = self._valid(inputs)
+            self._grow(int(inputs[read].max(initial=0)) + 1)
+            pairs = self._pairs(inputs, ids, read, valid)
+            text = np.where(valid, ids, inputs)
+            counted = self._pairs(text, text, valid | read, valid | read)
+        baselines = self._score(*pairs) if pairs[0].size else self._score_alone(seen)
         self.tokens += np.bincount(seen, minlength=self.vocabulary)
-        self._count(left, right)
+        self._count(*counted)
         return baselines
+
+    def shares(self) -> Floats:
+        """Probability of every token, as the unigram has it now, float[vocabulary]."""
+        uniform = np.full(self.vocabulary, 1 / self.vocabulary)
+        return self.unigram.mix(_smoothed(self.tokens, int(self.tokens.sum()), uniform))
 
     def dump(self) -> bytes:
         """Everything it has learnt, as a compressed npz."""
@@ -131,11 +154,15 @@ class Ladder:
             ladder.unigram.log_weights, ladder.bigram.log_weights = file["weights"]
         return ladder
 
-    def _neighbours(self, ids: Ints, valid: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-        if ids.ndim < 2:
-            return ids[:0], ids[:0]
-        both = valid[..., :-1] & valid[..., 1:]
-        return ids[..., :-1][both], ids[..., 1:][both]
+    def _valid(self, ids: Ints) -> NDArray[np.bool_]:
+        return (ids >= 0) & (ids < (self.vocabulary if self.fixed else _LARGEST_ID))
+
+    def _pairs(self, left: Ints, right: Ints, lefts: NDArray[np.bool_], rights: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+        """Where both count."""
+        if left.ndim < 2:
+            return left[:0], right[:0]
+        both = lefts[..., :-1] & rights[..., 1:]
+        return left[..., :-1][both], right[..., 1:][both]
 
     def _grow(self, vocabulary: int) -> None:
         if vocabulary <= self.vocabulary:
@@ -152,12 +179,12 @@ class Ladder:
         alone = self._unigram(right)
         pair, slot = self._slots(left, right)
         count = np.where(self.owners[slot] == pair, self.pairs[slot], 0)
-        after_left = self.bigram.score(count, self.lefts[left], alone)
+        after_left = self.bigram.score(_smoothed(count, self.lefts[left], alone))
         return Baselines(float(np.log(self.vocabulary)), _loss(alone), _loss(after_left))
 
     def _unigram(self, ids: Ints) -> Floats:
         uniform = np.full(ids.size, 1 / self.vocabulary)
-        return self.unigram.score(self.tokens[ids], int(self.tokens.sum()), uniform)
+        return self.unigram.score(_smoothed(self.tokens[ids], int(self.tokens.sum()), uniform))
 
     def _slots(self, left: Ints, right: Ints) -> tuple[Ints, Ints]:
         """(name of each pair, its slot in the table). Names start at 1: an owner of 0 is a free slot."""

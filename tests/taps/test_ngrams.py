@@ -139,6 +139,35 @@ def test_a_pair_is_two_neighbours_that_are_both_read() -> None:
     assert ladder.tokens.tolist() == [0, 1, 1, 1, 1, 1, 1, 0]
 
 
+def test_of_masked_text_pairs_are_counted_wherever_it_is_known_and_scored_where_a_target_has_an_input_to_its_left() -> (
+    None
+):
+    """Text 1 2 3 4 2 3, in two rows of which a 7 hides some."""
+    given = np.array([[1, 7, 3], [4, 7, 7]])
+    targets = np.array([[-100, 2, -100], [-100, 2, 3]])
+    ladder = Ladder(8)
+    ladder.observe(targets, given)
+    pairs = {(i // 8, i % 8): int(n) for i, n in enumerate(ladder.pairs) if n}
+    assert pairs == {(1, 2): 1, (2, 3): 2, (4, 2): 1}
+    assert ladder.tokens.tolist() == [0, 0, 2, 1, 0, 0, 0, 0]
+    again = ladder.observe(targets, given)
+    # By hand: after 1 and after 4 a 2 was seen once in once, after the mask nothing. Weights fade, nothing else yet.
+    alone = [mixed(parts(count, 3, 1 / 8), [2.0**-i for i in range(9)]) for count in (2, 1)]
+    after = mixed(parts(1, 1, alone[0]), [1 / 16] * 8 + [1 / 2])
+    assert again.unigram == pytest.approx(-(2 * math.log(alone[0]) + math.log(alone[1])) / 3)
+    assert again.bigram == pytest.approx(-(2 * math.log(after) + math.log(alone[1])) / 3)
+
+
+def mixed(parts: list[float], prior: list[float]) -> float:
+    faded = [weight**0.9 for weight in prior]
+    return sum(w * p for w, p in zip(faded, parts, strict=True)) / sum(faded)
+
+
+def parts(count: int, total: int, base: float) -> list[float]:
+    """What smoothed counts say, by concentration, and their base."""
+    return [(count + 4.0**i * base) / (total + 4.0**i) for i in range(8)] + [base]
+
+
 def test_another_ignore_index_may_be_an_id() -> None:
     ladder = Ladder(8)
     ladder.observe(np.array([[0, 1, 0, 2]]), ignore_index=0)

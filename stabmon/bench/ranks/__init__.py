@@ -40,6 +40,7 @@ _OWN = {
     "uniform_loss": "of rank 0's targets",
     "unigram_loss": "of rank 0's targets",
     "bigram_loss": "of rank 0's targets",
+    "class_mean_loss": "of rank 0's targets",
     "pretrained": "found on rank 0",
 }
 _SCALE = {"logit_mean": "logit_max"}

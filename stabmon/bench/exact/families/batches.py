@@ -11,22 +11,27 @@ from stabmon.bench.exact.networks import CLASSES, VOCABULARY
 
 SEQUENCES, PICTURES, SIDE = 4, 4, 8
 IGNORED = -100
+MASK = 1
+
+Words = Callable[[torch.Generator, int, bool], Batch]
+"""(random numbers, tokens, whether some are padding) -> keywords of a call."""
 
 
-def words(aligned: bool, masked: bool = False) -> Callable[[torch.Generator, int, bool], Batch]:
+def words(aligned: bool, masked: bool = False) -> Words:
     """Tokens, and what is to be said of each: the next one where the labels are `aligned` with the output, the token
-    itself where the model shifts them; with `masked` every third token alone."""
+    itself where the model shifts them; with `masked` every third token, which is hidden from the model."""
 
     def batch(random: torch.Generator, length: int, padded: bool) -> Batch:
         # Squared, so that some tokens are common and the unigram has something to know.
         tokens = (torch.rand(SEQUENCES, length + 1, generator=random).square() * (VOCABULARY - 2)).long() + 2
-        labels = tokens[:, 1:] if aligned else tokens[:, :-1]
+        inputs, labels = tokens[:, :-1], tokens[:, 1:] if aligned else tokens[:, :-1]
         if masked:
-            labels = torch.where(torch.arange(length) % 3 == 1, labels, IGNORED)
+            hidden = torch.arange(length) % 3 == 1
+            inputs, labels = torch.where(hidden, MASK, tokens[:, :-1]), torch.where(hidden, tokens[:, :-1], IGNORED)
         if not padded:
-            return {"input_ids": tokens[:, :-1], "labels": labels}
+            return {"input_ids": inputs, "labels": labels}
         mask = (torch.arange(length) < torch.tensor([length, length - 2, length - 5, length])[:, None]).long()
-        kept = {"input_ids": tokens[:, :-1] * mask, "labels": torch.where(mask > 0, labels, IGNORED)}
+        kept = {"input_ids": inputs * mask, "labels": torch.where(mask > 0, labels, IGNORED)}
         return {**kept, "attention_mask": mask}
 
     return batch

@@ -13,6 +13,7 @@ from stabmon.bench.exact.naive import (
     attention,
     baselines,
     branches,
+    class_means,
     logits,
     norms,
     optimizer,
@@ -31,6 +32,7 @@ Naive = Callable[[Twin, Step], Values | str]
 NAIVE: Mapping[str, Naive] = {
     **training.NAIVE,
     **baselines.NAIVE,
+    **class_means.NAIVE,
     **norms.NAIVE,
     **weights.NAIVE,
     **optimizer.NAIVE,
