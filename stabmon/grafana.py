@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from stabmon.records import RESUME, Alert, Severity
 from stabmon.runlog import Recorded
@@ -33,7 +35,8 @@ class GrafanaError(ValueError):
 class Grafana:
     """`url`: Grafana's address, such as `http://127.0.0.1:3000`, with its path where it is served under one.
 
-    ImportError: grafana-api is not installed. ValueError: `url` is no address. All methods: GrafanaError.
+    ImportError: grafana-api is not installed. ValueError: `url` is no address, or `token` none of Grafana's. All
+    methods: GrafanaError.
     """
 
     def __init__(self, url: str, token: str, timeout: float = TIMEOUT_SECONDS) -> None:
@@ -41,14 +44,15 @@ class Grafana:
             from grafana_api.grafana_face import GrafanaFace
         except ImportError:
             raise ImportError("Grafana needs the package grafana-api: pip install 'stabmon[grafana]'") from None
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-            raise ValueError("url is no address of Grafana; give one such as http://127.0.0.1:3000")
+        parts = _address(url, "url", "Grafana; give one such as http://127.0.0.1:3000")
+        token = token.strip()
+        if not re.fullmatch(r"[!-~]+", token):
+            raise ValueError("the token is none of Grafana's: it is one line of letters, digits and signs")
         self.url = url.rstrip("/")
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname
         prefix = parts.path.strip("/")
         self._api = GrafanaFace(
-            auth=token.strip(),
+            auth=token,
             host=host,
             port=parts.port,
             url_path_prefix=f"{prefix}/" if prefix else "",
@@ -58,40 +62,39 @@ class Grafana:
 
     def health(self) -> str:
         """Its version."""
-        found = self._ask("/health")
-        if not isinstance(found, dict) or "version" not in found:
-            raise GrafanaError(f"{self.url} answers, but not as a Grafana does; check the address")
-        return str(found["version"])
+        return self._text_in(self._one("/health"), "version")
 
     def ensure_folder(self, title: str) -> str:
         """The uid of the folder of that title; made if there is none."""
+        if not title.strip():
+            raise ValueError("folder is empty; give the folder's title, or leave it out for stabmon")
         try:
-            return str(self._ask("/folders", "POST", {"title": title, "uid": _uid_of(title)})["uid"])
+            return self._text_in(self._one("/folders", "POST", {"title": title, "uid": _uid_of(title)}), "uid")
         except GrafanaError as error:
             if error.status not in (409, 412):  # it is there already, maybe under a uid that somebody else gave
                 raise
-        folders = self._ask("/folders?limit=1000") or []
-        return next((str(f["uid"]) for f in folders if f.get("title") == title), _uid_of(title))
+        there = [folder for folder in self._many("/folders?limit=1000") if folder.get("title") == title]
+        return self._text_in(there[0], "uid") if there else _uid_of(title)
 
     def ensure_source(self, name: str, prometheus: str | None = None) -> str:
         """The uid of the data source of that name; with the address of a `prometheus`, made if there is none."""
         if prometheus is not None:
+            _address(prometheus, "prometheus", "Prometheus; give one such as http://127.0.0.1:9090")
             body = {"name": name, "type": "prometheus", "access": "proxy", "url": prometheus}
             try:
                 self._ask("/datasources", "POST", body)
             except GrafanaError as error:
                 if error.status not in (409, 412):
                     raise
-        return str(self._ask(f"/datasources/name/{quote(name, safe='')}")["uid"])
+        return self._text_in(self._one(f"/datasources/name/{quote(name, safe='')}"), "uid")
 
     def push(self, dashboards: Sequence[Mapping[str, Any]], folder: str) -> list[str]:
         """Puts dashboards into the folder of that uid, over those with their own uid. Their addresses."""
         found = []
         for dashboard in dashboards:
             body = {"dashboard": {**dashboard, "id": None}, "folderUid": folder, "overwrite": True}
-            answer = self._ask("/dashboards/db", "POST", body) or {}
-            path = urlsplit(self.url).path
-            found.append(self.url.removesuffix(path) + answer.get("url", f"{path}/d/{dashboard['uid']}"))
+            answer, path = self._one("/dashboards/db", "POST", body), urlsplit(self.url).path
+            found.append(self.url.removesuffix(path) + str(answer.get("url") or f"{path}/d/{dashboard['uid']}"))
         return found
 
     def annotate(self, time: float, text: str, tags: Sequence[str]) -> None:
@@ -101,7 +104,29 @@ class Grafana:
     def annotated(self, tags: Sequence[str]) -> set[tuple[int, str]]:
         """Unix milliseconds and text of the marks that have all these tags."""
         asked = urlencode([*(("tags", tag) for tag in tags), ("limit", "10000"), ("type", "annotation")])
-        return {(int(mark["time"]), str(mark["text"])) for mark in self._ask(f"/annotations?{asked}") or []}
+        return {(mark.get("time", 0), mark.get("text", "")) for mark in self._many(f"/annotations?{asked}")}
+
+    def _one(self, path: str, method: str = "GET", body: object = None) -> dict[str, Any]:
+        """Empty where Grafana's answer has no body."""
+        found = self._ask(path, method, body) or {}
+        if not isinstance(found, dict):
+            raise self._strange()
+        return found
+
+    def _many(self, path: str) -> list[dict[str, Any]]:
+        found = self._ask(path) or []
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+            raise self._strange()
+        return found
+
+    def _text_in(self, answer: Mapping[str, Any], name: str) -> str:
+        found = answer.get(name)
+        if not isinstance(found, str):
+            raise self._strange()
+        return found
+
+    def _strange(self) -> GrafanaError:
+        return GrafanaError(f"{self.url} answers, but not as a Grafana does; check the address")
 
     def _ask(self, path: str, method: str = "GET", body: object = None) -> Any:
         """Grafana's answer; None where it has no body."""
@@ -123,6 +148,8 @@ class Grafana:
         except RequestException as error:
             why = "did not answer in time" if "Timeout" in type(error).__name__ else "cannot be reached"
             raise GrafanaError(f"{self.url} {why} ({type(error).__name__}); is it running there?") from None
+        except ValueError:  # it sends us on to what is no address
+            raise self._strange() from None
 
     def _told(self, status: int, response: object) -> str:
         said = response.get("message") if isinstance(response, dict) else None
@@ -141,6 +168,16 @@ class Annotations:
 
     def send(self, alert: Alert) -> None:
         self._grafana.annotate(alert.time, _text(alert), _tags(alert.run))
+
+
+def _address(url: str, name: str, whose: str) -> SplitResult:
+    """ValueError: it is none."""
+    with suppress(ValueError):  # of urlsplit: a port or brackets that cannot be
+        parts = urlsplit(url)
+        plain = parts.hostname and not parts.username and not re.search(r"\s", url)
+        if parts.scheme in ("http", "https") and plain and parts.port != 0:
+            return parts
+    raise ValueError(f"{name} is no address of {whose}")
 
 
 def annotate_run(grafana: Grafana, recorded: Recorded) -> int:

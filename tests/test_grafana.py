@@ -125,7 +125,41 @@ def test_one_that_is_no_grafana_is_told_of(server: GrafanaServer) -> None:
         Grafana(server.url, TOKEN).health()
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:3000", "ftp://g", "http://", "http://user:password@g"])
+@pytest.mark.parametrize("body", ["[]", "[{}]", "[3]", "3", '"x"', "null", "", "{}", '{"uid": 5}', '{"message": null}'])
+def test_answers_of_any_other_form_are_told_of_in_a_line(server: GrafanaServer, tmp_path: Path, body: str) -> None:
+    """At each request of a push that makes its data source, finds its folder, and saves a dashboard."""
+    asked = ["--url", server.url, "--token-file", token_file(tmp_path), "--prometheus", "http://p"]
+    for usual in range(6):
+        server.folders, server.sources = {"f1": "stabmon"}, {}
+        right = [(200, '{"version": "1"}'), (200, "{}"), (200, '{"uid": "u"}'), (412, "{}"), (200, "[]")]
+        server.next_answers = [*right[:usual], (200, body)]
+        code, output = run("push", *asked)
+        assert (code, output[:9]) in ((0, "Grafana 1"), (2, "stabmon: ")), output
+        assert code == 0 or output.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["glsa_canary\nsecond", "glsa canary", "tök", "\0"])
+def test_what_is_no_token_is_refused_and_not_shown(server: GrafanaServer, tmp_path: Path, text: str) -> None:
+    code, output = run("push", "--url", server.url, "--token-file", token_file(tmp_path, text))
+    assert (code, "canary" in output) == (2, False)
+    assert output == "stabmon: the token is none of Grafana's: it is one line of letters, digits and signs\n"
+
+
+def test_an_empty_folder_and_an_address_of_prometheus_that_is_none_are_refused(
+    server: GrafanaServer, tmp_path: Path
+) -> None:
+    asked = ["--url", server.url, "--token-file", token_file(tmp_path)]
+    assert run("push", *asked, "--folder", " ")[1].startswith("stabmon: folder is empty; give the folder's title")
+    assert run("push", *asked, "--prometheus", "prometheus:9090") == (
+        2,
+        "stabmon: prometheus is no address of Prometheus; give one such as http://127.0.0.1:9090\n",
+    )
+
+
+NO_ADDRESSES = ["127.0.0.1:3000", "ftp://g", "http://", "http://user:password@g", "http://[::1", "http://g:99999"]
+
+
+@pytest.mark.parametrize("url", [*NO_ADDRESSES, "http://a b"])
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="give one such as http://127.0.0.1:3000") as raised:
         Grafana(url, TOKEN)

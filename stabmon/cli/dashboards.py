@@ -55,7 +55,7 @@ def annotate(
 def _grafana(url: str, token_file: Path) -> Grafana:
     from stabmon.grafana import Grafana
 
-    token = token_file.read_text(encoding="utf-8").strip()
+    token = token_file.read_text(encoding="utf-8", errors="replace").strip()
     if not token:
         raise ValueError(f"{token_file} is empty; put the token of a service account of Grafana into it")
     try:
