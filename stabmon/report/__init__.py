@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,30 +12,39 @@ from stabmon import __version__
 from stabmon.readers import Recording, opened
 from stabmon.replays import Replay
 from stabmon.report.html import html
-from stabmon.report.stored import stored
+from stabmon.report.stored import Store
 from stabmon.runlog import RunLogWriter, path_of
 from stabmon.server.history import History
 
 
-def report(path: Path, *, loss: str | None = None, step: str | None = None, run: str | None = None) -> str:
-    """The page, as text. A run log is shown with the alerts that came live; what another tool wrote is judged first.
+def report(
+    paths: Path | Sequence[Path], *, loss: str | None = None, step: str | None = None, run: str | None = None
+) -> str:
+    """The page, as text; of several runs the first, with the others beside it. A run log is shown with the alerts that
+    came live; what another tool wrote is judged first.
 
     Arguments and errors: as of `stabmon.replay`.
     """
-    recording = opened(path, loss=loss, step=step, run=run)
-    if recording.recorded:
-        return _page(recording.recorded.path, recording, [])
+    made = time.time()
+    store, notes = Store(made), []
+    day = datetime.fromtimestamp(made, UTC).strftime("%Y-%m-%d %H:%M UTC")
     with TemporaryDirectory(prefix="stabmon-") as folder:
-        log = path_of(Path(folder), "report")
+        for number, path in enumerate([paths] if isinstance(paths, Path) else paths):
+            notes += _put(store, path, path_of(Path(folder), f"{number}"), opened(path, loss=loss, step=step, run=run))
+    about = [f"Made by stabmon {__version__} on {day}. It asks for nothing on the internet.", *notes]
+    return html(store.content(), store.runbooks(), about)
+
+
+def _put(store: Store, path: Path, log: Path, recording: Recording) -> list[str]:
+    """Puts a run into the store; what is to be said of its file."""
+    notes = [f"{path.name}: {recording.format}."]
+    if recording.recorded:
+        log = recording.recorded.path
+    else:
         verdict = Replay(recording, str(path), sinks=[RunLogWriter(log, recording.run)]).run()
-        return _page(log, recording, [*verdict.notes, verdict.unseen])
-
-
-def _page(log: Path, recording: Recording, notes: list[str]) -> str:
-    history, made = History(log), time.time()
+        notes += [*verdict.notes, verdict.unseen]
+    history = History(log)
     while history.refresh():
         pass
-    name = recording.run.name
-    day = datetime.fromtimestamp(made, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    told = f"Made by stabmon {__version__} on {day} from a {recording.format}. It asks for nothing on the internet."
-    return html({"made": made, "runs": {name: stored(name, history, made)}}, [told, *filter(None, notes)])
+    store.add(store.free(recording.run.name), history)
+    return [note for note in notes if note]

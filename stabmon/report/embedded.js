@@ -1,11 +1,16 @@
 // Stands for api.js in a report: answers come from the page itself, and nothing is asked for or sent.
 
 const embedded = JSON.parse(document.getElementById("embedded").textContent);
+for (const { series, layers, profile, scores } of Object.values(embedded.runs)) {
+  for (const answer of [...[series, layers, profile].flatMap(Object.values), scores]) {
+    for (const name of ["steps", "times", "sites"]) if (name in answer) answer[name] = embedded.pool[answer[name]];
+  }
+}
 const lastOf = (steps, width, i) => (width === undefined ? steps[i] : steps[i] + width - 1);
 
 export const served = false;
 export const fileOf = () => null;
-export const refused = () => false;
+export const Refused = class extends Error {};
 export function follow() {}
 
 export async function send() {
@@ -71,3 +76,19 @@ function profileAt(run, statistic, step) {
   const at = profile.sites.map(({ name }) => place.get(name)?.slice(0, end).findLast((value) => value !== null) ?? null);
   return { ...profile, step: Number(step), at };
 }
+
+// Runbooks are files of the server; here their text is shown over the page.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.('a[href^="runbook/"]');
+  if (!link) return;
+  event.preventDefault();
+  const text = embedded.runbooks[decodeURIComponent(link.getAttribute("href").slice("runbook/".length))];
+  const [shown, page, close] = ["dialog", "pre", "button"].map((tag) => document.createElement(tag));
+  page.textContent = text ?? "This report does not hold that page.";
+  close.textContent = "Close";
+  close.addEventListener("click", () => shown.close());
+  shown.addEventListener("close", () => shown.remove());
+  shown.append(close, page);
+  document.body.append(shown);
+  shown.showModal();
+});

@@ -6,35 +6,40 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from stabmon.records import RUNBOOKS
 from stabmon.report.bundle import bundle
 
-PAGE = Path(__file__).parent.parent / "server" / "page"
-_LINKED = re.compile(r"^\s*(?:<script\b.*</script>|<link rel=\"stylesheet\".*>)\s*$\n?", re.MULTILINE)
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "server" / "page"
+_LINKED = re.compile(r"^\s*(?:<script\b.*</script>|<link rel=\"(?:stylesheet|modulepreload)\".*>)\s*$\n?", re.MULTILINE)
 _FOR_SERVERS = re.compile(r"<(\w+)\b[^>]* data-server\b.*?</\1>", re.DOTALL)
 
 
-def html(embedded: dict[str, Any], about: Sequence[str]) -> str:
-    """`embedded`: what `embedded.js` answers from. `about`: sentences on where the numbers come from."""
+def html(embedded: dict[str, Any], runbooks: Collection[str], about: Sequence[str]) -> str:
+    """`embedded`: what `embedded.js` answers from. `runbooks`: names of those that can be opened. `about`: sentences on
+    where the numbers come from.
+    """
+    pages = {name: _source(RUNBOOKS / f"{name}.md") for name in sorted(runbooks)}
     scripts = [_source(PAGE / "echarts.min.js"), bundle(_modules(), "main.js")]
     hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
     policy = (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    styles = "\n".join(_source(path) for path in sorted(PAGE.glob("*.css")))
+    styles = "\n".join(_source(path) for path in (*sorted(PAGE.glob("*.css")), HERE / "report.css"))
     # A policy that comes after what it forbids does not hold for it: first of all.
     head = f'<meta charset="utf-8">\n<meta http-equiv="content-security-policy" content="{policy}">'
     body = [
-        f'<section class="notice about"><h2>About this report</h2>{_paragraphs(about)}</section>',
-        f'<script type="application/json" id="embedded">{_inert(embedded)}</script>',
+        f'<script type="application/json" id="embedded">{_inert({**embedded, "runbooks": pages})}</script>',
         *(f"<script>{script}</script>" for script in scripts),
     ]
     page = _FOR_SERVERS.sub("", _LINKED.sub("", _source(PAGE / "index.html")))
+    page = page.replace("</footer>", f"{_paragraphs(about)}</footer>", 1)
     page = page.replace('<meta charset="utf-8">', head, 1)
     page = page.replace("</head>", f"<style>{styles}</style>\n</head>", 1)
     return page.replace("</body>", "\n".join(body) + "\n</body>", 1)
@@ -43,7 +48,7 @@ def html(embedded: dict[str, Any], about: Sequence[str]) -> str:
 def _modules() -> dict[str, str]:
     """The page's, but for where its answers come from."""
     found = {path.name: _source(path) for path in PAGE.glob("*.js") if path.name != "echarts.min.js"}
-    return found | {"api.js": _source(Path(__file__).parent / "embedded.js")}
+    return found | {"api.js": _source(HERE / "embedded.js")}
 
 
 def _source(path: Path) -> str:

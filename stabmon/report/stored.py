@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from stabmon.server import answers, models
@@ -13,27 +14,72 @@ POINTS = 2000
 COLUMNS = 300
 """Of a layer-by-step picture."""
 CELLS = 400_000
-"""Numbers of all pictures together, 3 MB or so: a model of many layers gets fewer columns."""
+"""Numbers of all pictures together, some 3 MB: a model of very many layers gets fewer columns."""
 _FOREVER = 2**62
 
 
-def stored(name: str, history: History, made: float) -> dict[str, Any]:
-    """All that the page asks of a run. `made`: Unix seconds at which the report is; ages are as of then."""
-    run = answers.run(name, history)
-    whole, layered = ([taken for taken in run.statistics if taken.per_layer is each] for each in (False, True))
-    columns = max(20, min(COLUMNS, CELLS // max(1, sum(taken.sites for taken in layered))))
-    return {
-        "run": {**_plain(run), "now": made, "as_of": made, "age": 0, "silent": False},
-        "series": {each.name: _series(history, each.name) for each in whole},
-        "layers": {each.name: _plain(answers.layers(history, each.name, 0, _FOREVER, columns)) for each in layered},
-        "alerts": _plain(answers.alerts(history)),
-        "events": _plain(answers.events(history)),
-    }
+class Store:
+    """The answers on some runs. Lists that many answers have in common, steps and sites, are held once, in `pool`."""
 
+    def __init__(self, made: float) -> None:
+        self._made = made
+        """Unix seconds; ages are as of then."""
+        self._runs: dict[str, Any] = {}
+        self._places: dict[str, int] = {}
+        self._pool: list[Any] = []
 
-def _series(history: History, statistic: str) -> dict[str, Any]:
-    found = _plain(answers.series(history, statistic, [], 0, _FOREVER, POINTS))
-    return {**found, "lines": [_line(line) for line in found["lines"]]}
+    def add(self, name: str, history: History) -> None:
+        """All that the page asks of a run."""
+        run = _plain(answers.run(name, history))
+        layered = [each["name"] for each in run["statistics"] if each["per_layer"]]
+        whole = [each["name"] for each in run["statistics"] if not each["per_layer"]]
+        sites = sum(each["sites"] for each in run["statistics"] if each["per_layer"])
+        columns = max(20, min(COLUMNS, CELLS // max(1, sites)))
+        self._runs[name] = {
+            "run": {**run, "now": self._made, "as_of": self._made, "age": 0, "silent": False},
+            "series": {each: self._series(answers.series(history, each, (), 0, _FOREVER, POINTS)) for each in whole},
+            "layers": {each: self._kept(answers.layers(history, each, 0, _FOREVER, columns)) for each in layered},
+            "profile": {each: self._kept(answers.profile(history, each, None)) for each in layered},
+            "scores": self._series(answers.scores(history, (), 0, _FOREVER, POINTS)),
+            "detectors": _plain(answers.detectors(history)),
+            "alerts": _plain(answers.alerts(history)),
+            "events": _plain(answers.events(history)),
+        }
+
+    def free(self, name: str) -> str:
+        """That name, or with a number, if another run has it."""
+        names = (name, *(f"{name} ({number})" for number in range(2, len(self._runs) + 2)))
+        return next(each for each in names if each not in self._runs)
+
+    def content(self) -> dict[str, Any]:
+        """JSON types only."""
+        return {"made": self._made, "runs": self._runs, "pool": self._pool}
+
+    def runbooks(self) -> set[str]:
+        """Names of those that the runs' pages link to."""
+        rows: Iterable[dict[str, Any]] = (
+            row for run in self._runs.values() for row in (*run["detectors"]["detectors"], *run["alerts"]["alerts"])
+        )
+        return {row["runbook"].removeprefix("runbook/") for row in rows if row.get("runbook")}
+
+    def _series(self, answer: models.Answer) -> dict[str, Any]:
+        found = self._kept(answer)
+        return {**found, "lines": [_line(line) for line in found["lines"]]}
+
+    def _kept(self, answer: models.Answer) -> dict[str, Any]:
+        found = _plain(answer)
+        if "times" in found:
+            found["times"] = [round(time, 2) for time in found["times"]]
+        return {
+            name: self._pooled(value) if name in ("steps", "times", "sites") else value for name, value in found.items()
+        }
+
+    def _pooled(self, value: Any) -> int:
+        """Its place in the pool."""
+        place = self._places.setdefault(json.dumps(value), len(self._pool))
+        if place == len(self._pool):
+            self._pool.append(value)
+        return place
 
 
 def _line(line: dict[str, Any]) -> dict[str, Any]:
