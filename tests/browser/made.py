@@ -22,10 +22,10 @@ _KNOWN = {"eval_loss": np.nan, "learning_rate": 3e-4, "bigram_loss": 2.4, "unigr
           "output_change_kl": 1e-3, "actual_loss_change": -0.9e-3, "predicted_loss_change": -1e-3}  # fmt: skip
 
 
-def layout_of(blocks: int) -> Layout:
+def layout_of(blocks: int, prefix: str) -> Layout:
     """Norms `h.<block>.ln_1`, `h.<block>.ln_2` in blocks `h.<block>`."""
-    norms = [Site(f"h.{b}.ln_{i}", b, f"ln_{i}", "pre") for b in range(blocks) for i in (1, 2)]
-    bodies = [Site(f"h.{b}", b, "block") for b in range(blocks)]
+    norms = [Site(f"{prefix}{b}.ln_{i}", b, f"ln_{i}", "pre") for b in range(blocks) for i in (1, 2)]
+    bodies = [Site(f"{prefix}{b}", b, "block") for b in range(blocks)]
     columns = [(name, "") for name in MODEL]
     columns += [(name, site.name) for name in OF_NORMS for site in norms]
     columns += [(name, site.name) for name in OF_BLOCKS for site in bodies]
@@ -39,13 +39,15 @@ Change = Callable[[int, str, Site], float | None]
 class Made:
     """A run log that grows by `steps`, on disk at once. A step takes a second, layers are read every tenth step."""
 
-    def __init__(self, path: Path, blocks: int = 6, start: float = 1_000_000.0, **about: object) -> None:
+    def __init__(
+        self, path: Path, blocks: int = 6, start: float = 1_000_000.0, name: str = "", prefix: str = "h."
+    ) -> None:
         self.path, self.start, self.last = path, start, 0
         self.run = Run(
-            path.stem, started=start, framework="torch", model="Tiny", version="0.1.0",
+            name or path.stem, started=start, framework="torch", model="Tiny", version="0.1.0",
             settings={"every": "10", "level": "standard"}, environment={"device": "cpu", "optimizer": "AdamW"},
         )  # fmt: skip
-        self.layout = layout_of(blocks)
+        self.layout = layout_of(blocks, prefix)
         self._sites = [self.layout.site(name) for _, name in self.layout.columns]
         self._now = 0.0
         self._writer = RunLogWriter(path, self.run, clock=lambda: self._now)

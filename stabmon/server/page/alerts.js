@@ -1,6 +1,6 @@
 // Alerts with evidence, cause and remedies, and what a person said of them; events as one line each.
 
-import { send, served } from "./api.js";
+import { Refused, send, served } from "./api.js";
 import { make } from "./dom.js";
 import { clock, number, plain, SEVERITIES, symbol } from "./words.js";
 
@@ -64,8 +64,13 @@ async function tell(view, alert, body, said) {
     const { alerts } = await send(`alerts/${encodeURIComponent(alert.id)}/mark`, { run: view.id }, body);
     view.take(alerts);
   } catch (error) {
-    said.textContent = error.message === "token" ? "Not saved: the token is no longer good; open the address that stabmon printed." : `Not saved: ${error.message}`;
+    said.textContent = `Not saved: ${reasonOf(error)}`;
   }
+}
+
+function reasonOf(error) {
+  if (error instanceof Refused) return "the token is no longer good. Open the address that stabmon printed.";
+  return error.status === undefined ? "the server cannot be reached." : error.message;
 }
 
 export function eventLines(events) {

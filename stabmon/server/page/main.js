@@ -14,7 +14,9 @@ async function start() {
   }
   const wanted = address.searchParams.get("run");
   const { live, runs } = await get("runs");
-  const beside = address.searchParams.getAll("with").flatMap((ids) => (runs.some(({ id }) => id === ids) ? [ids] : ids.split(",")));
+  const named = address.searchParams.getAll("with").flatMap((ids) => (runs.some(({ id }) => id === ids) ? [ids] : ids.split(",")));
+  // A report shows all runs that it holds.
+  const beside = served ? named : runs.slice(1).map(({ id }) => id);
   if (wanted !== null) return showRun(wanted, { live, runs, beside });
   if (!live) return showList();
   if (runs.length > 0) return showRun(runs[0].id, { live, runs, beside });

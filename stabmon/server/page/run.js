@@ -25,7 +25,7 @@ const LOOK = 500;
 export async function showRun(id, { live, runs, beside }) {
   const view = { id, live, state: readFragment(), alerts: [], events: [], marks: [], others: named(runs, beside), panels: [], places: new Map(), sites: new Map(), due: new Set(), at: {}, lost: 0 };
   Object.assign(view, { change: (changes, ...keys) => change(view, changes, keys), gestures: gesturesOn, key: (key) => pressed(view, key), told: toldToolbar, show: (alert, begin, end) => showIncident(view, alert, begin, end) });
-  Object.assign(view, { take: (alerts) => takeAlerts(view, alerts), beside: (others) => besides(view, others) });
+  Object.assign(view, { take: (alerts) => (takeAlerts(view, alerts), showAlerts(view, null)), beside: (others) => besides(view, others) });
   await Promise.all([readSummary(view), askJudges(view)]);
   view.compare = live || !served ? "" : compareOf(view, runs);
   build(view);
@@ -195,13 +195,17 @@ function takeAlerts(view, alerts) {
   if (JSON.stringify(alerts) !== JSON.stringify(view.alerts) || view.alertList.childElementCount === 0) {
     view.alerts = alerts;
     showAlerts(view);
+    for (const part of ["summary", "judges"]) view.due.add(part); // a mark changes the verdict
   }
   if (moved) repaint(view);
 }
 
-// A number that somebody is typing is not taken away.
-function showAlerts(view) {
-  if (view.alertList.contains(document.activeElement) && document.activeElement.tagName === "INPUT") return;
+// A number that somebody is typing is not taken away, nor the button that is pressed next.
+function showAlerts(view, typed = document.activeElement) {
+  if (view.alertList.contains(typed) && typed.tagName === "INPUT") {
+    typed.onblur = () => setTimeout(() => showAlerts(view), LOOK);
+    return;
+  }
   view.alertList.replaceChildren(...alertCards(view, view.alerts));
 }
 

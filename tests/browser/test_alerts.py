@@ -1,0 +1,81 @@
+"""What a person says of an alert, and where it is told."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stabmon.server.thread import Server
+from tests.browser.conftest import Browser, address
+from tests.browser.made import Made
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Made:
+    """An alert has ended, another is open."""
+    made = Made(tmp_path / "sick.stabmon", start=time.time() - 302)
+    made.steps(100)
+    made.steps(1, alerts=[made.alert(101, "warning", detector="loss_shift", site="", layer=None, action="shifts")])
+    made.steps(99)
+    cleared = made.alert(201, "warning", state="cleared", detector="loss_shift", site="", layer=None, since=81)
+    made.steps(1, alerts=[cleared])
+    made.steps(100, alerts=[made.alert(301)])
+    return made
+
+
+@pytest.fixture
+def page(browser: Browser, folder: Server, run: Made) -> Iterator[Browser]:
+    browser.open(address(folder, "sick"))
+    browser.until_shown("sick is not learning", ".alert")
+    yield browser
+    assert browser.complaints() == []
+
+
+def test_an_alert_says_evidence_cause_remedies_and_what_was_ruled_out(page: Browser) -> None:
+    assert "NOT LEARNING since step 281" in page.text(".verdict h2")
+    card = page.text(".alert")
+    for words in (
+        "critical · context stall · step 301 · since step 281 · layer 3 (h.3.ln_1)",
+        "context share\n1e-6\nloss\n3.1",
+        "Why: The first updates were too large.",
+        "Ruled out: nothing to learn: bigram gap .7",
+        "What to do, in this order:\nCut the learning rate\nWarm up",
+    ):
+        assert words in card.replace("\n\n", "\n")
+    assert page.run("return document.querySelector('.alert a').getAttribute('href')") == "runbook/context_stall"
+    page.press("1 earlier")
+    page.until_shown("over at step 201", ".earlier .alert")
+    assert "sick shifts" in page.text(".earlier .alert")
+
+
+def test_an_alert_can_be_acknowledged_and_the_mark_taken_back(page: Browser, folder: Server) -> None:
+    page.press("Acknowledge", ".alert")
+    page.until_shown("Acknowledged, ", ".alert")
+    page.open(address(folder, "sick"))  # it lies in the run log
+    page.until_shown("Acknowledged, ", ".alert")
+    page.press("Take it back", ".alert")
+    page.until(lambda: "Acknowledged" not in page.text(".alert"))
+    assert "False alarm" in page.text(".alert")
+
+
+def test_a_detector_can_be_muted_for_some_steps(page: Browser) -> None:
+    page.find(".alert input").clear()
+    page.find(".alert input").send_keys("500")
+    page.press("Mute for", ".alert")
+    page.until_shown("Muted until step 801", ".alert")
+    page.until_shown("muted", ".judges")
+    page.until(lambda: "NOT LEARNING" not in page.text(".verdict h2"))
+
+
+def test_a_false_alarm_makes_no_verdict(page: Browser) -> None:
+    page.press("False alarm", ".alert")
+    page.until_shown("Called a false alarm", ".alert")
+    page.until(lambda: "NOT LEARNING" not in page.text(".verdict h2"))
+
+
+def test_a_mark_that_cannot_be_kept_says_so_in_a_sentence(page: Browser, folder: Server) -> None:
+    folder.stop()
+    page.press("Acknowledge", ".alert")
+    page.until_shown("Not saved: the server cannot be reached.", ".alert")
+    page.complaints()  # the browser's own words on a refused connection
