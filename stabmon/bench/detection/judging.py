@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, nan, sqrt
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from stabmon.bench.detection.telling import tells_of
 from stabmon.bench.rules import Cusum, Incidents, LossNotDecreasing, Patience, RmsT, Rule, SixSigma, ZClip
 from stabmon.detectors import default_detectors
 from stabmon.pipeline import build
-from stabmon.records import PART_FAILED, Alert, Event, RunState, Snapshot
+from stabmon.records import PART_FAILED, SEVERITIES, Alert, Event, RunState, Snapshot
 from stabmon.runlog import read
 
 
@@ -29,6 +29,8 @@ class Spoken:
     warned: int | None = None
     """Step at which it was a warning or worse; None: an info to its end."""
     critical: int | None = None
+    told: tuple[tuple[int, int, float], ...] = ()
+    """(step, severity as its place in SEVERITIES, score) of each time that people heard of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +121,13 @@ def spoken(alerts: Sequence[Alert]) -> list[Spoken]:
 
 
 def _louder(was: Spoken, alert: Alert) -> Spoken:
+    told = (*was.told, (alert.step, SEVERITIES.index(alert.severity), alert.score))
     if alert.severity == "info":
-        return was
+        return replace(was, told=told)
     classes = tells_of(alert) if was.warned is None else was.classes
     warned = alert.step if was.warned is None else was.warned
     critical = alert.step if alert.severity == "critical" and was.critical is None else was.critical
-    return Spoken(was.detector, classes, warned, critical)
+    return Spoken(was.detector, classes, warned, critical, told)
 
 
 def _ruled(curve: Curve, grad_norm: Floats, rms_t: Floats) -> dict[str, Ruled]:

@@ -15,6 +15,7 @@ from stabmon.bench.detection.figures import (
     figures,
     named,
 )
+from stabmon.bench.detection.operating import Beside, beside
 from stabmon.bench.detection.targets import targets
 from stabmon.bench.detection.versus import Versus, versus
 from stabmon.bench.intervals import Rate
@@ -29,6 +30,7 @@ def result(runs: Sequence[Graded]) -> dict[str, Any]:
         **_share("class_right", right),
         **_share("class_true", true),
         "baselines": {name: _versus(row) for name, row in versus(runs).items()},
+        "at_their_recall": {name: _beside(row) for name, row in beside(runs).items()},
         "targets": [
             {"what": t.what, "value": _finite(t.value), "wanted": t.wanted, "interval": t.interval, "met": t.met}
             for t in targets(runs)
@@ -66,6 +68,17 @@ def _versus(row: Versus) -> dict[str, Any]:
             name: {"recall": _finite(of.recall.value), "lead_median": of.lead(0.5), "lead_p10": of.lead(0.1)}
             for name, of in row.by_class.items()
         },
+    }
+
+
+def _beside(row: Beside) -> dict[str, Any]:
+    """Of stabmon, at the rule's recall."""
+    return {
+        **_share("recall", row.ours_recall),
+        **_share("precision", row.ours_precision),
+        "sooner_median": _finite(row.median),
+        "runs": len(row.sooner),
+        "beaten": row.beaten,
     }
 
 

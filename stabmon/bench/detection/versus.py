@@ -48,12 +48,12 @@ class Versus:
 def versus(runs: Sequence[Graded]) -> dict[str, Versus]:
     """By rule, ours first; each on the runs that had what it looks at."""
     known = graded(runs)
-    return {name: _rule(name, [run for run in known if _has(run, name)]) for name in (*OURS, *rules())}
+    return {name: _rule(name, [run for run in known if has(run, name)]) for name in (*OURS, *rules())}
 
 
 def _rule(name: str, runs: Sequence[Graded]) -> Versus:
     failed = [run for run in runs if run.outcome.label in FAILURES]
-    first = {run.name: step for run in failed if (step := _first(run, name)) is not None}
+    first = {run.name: step for run in failed if (step := spoke_first(run, name)) is not None}
     critical = name == OURS[1]
     began = {run.name: [step for step in _began(run, name) if step < run.quiet_until(critical)] for run in runs}
     wrong = sum(bool(began[run.name]) for run in runs if run.outcome.label not in FAILURES)
@@ -73,7 +73,8 @@ def _rule(name: str, runs: Sequence[Graded]) -> Versus:
     )
 
 
-def _has(run: Graded, name: str) -> bool:
+def has(run: Graded, name: str) -> bool:
+    """Whether the run has what the rule looks at."""
     return name in OURS or name in run.judged.rules
 
 
@@ -85,7 +86,7 @@ def _began(run: Graded, name: str) -> list[int]:
     return list(run.judged.rules[name].began)
 
 
-def _first(run: Graded, name: str) -> int | None:
-    """The first step from the fault on at which it spoke."""
+def spoke_first(run: Graded, name: str) -> int | None:
+    """The first step from the fault on at which a rule spoke."""
     spoke = _began(run, name) if name in OURS else run.judged.rules[name].spoke
     return min((step for step in spoke if step >= run.outcome.begins), default=None)

@@ -144,9 +144,10 @@ def alert(step: int, severity: str, state: str = "raised", detector: str = "spik
 
 def test_an_incident_lasts_from_where_it_is_raised_to_where_it_is_cleared() -> None:
     told = [alert(10, "info"), alert(20, "warning"), alert(30, "critical"), alert(40, "warning")]
-    assert spoken(told) == [Spoken("spike", SHOCK, 20, 30)]
+    whole = Spoken("spike", SHOCK, 20, 30, ((10, 0, 1.0), (20, 1, 1.0), (30, 2, 1.0), (40, 1, 1.0)))
+    assert spoken(told) == [whole]
     again = [*told, alert(50, "warning", "cleared"), alert(60, "info")]
-    assert spoken(again) == [Spoken("spike", SHOCK, 20, 30), Spoken("spike", SHOCK)]
+    assert spoken(again) == [whole, Spoken("spike", SHOCK, told=((60, 0, 1.0),))]
 
 
 def test_every_detector_tells_of_a_class_that_can_fail() -> None:

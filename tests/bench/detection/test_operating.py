@@ -1,0 +1,82 @@
+"""Stabmon at the recall of a rule, on runs whose alarms are made up: counted by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from stabmon.bench.detection.curves import Curve
+from stabmon.bench.detection.figures import Graded, Share
+from stabmon.bench.detection.judging import Judged, Ruled, Spoken, rules
+from stabmon.bench.detection.operating import beside
+from stabmon.bench.detection.outcomes import Class, Outcome
+from stabmon.bench.detection.targets import targets
+
+INFO, WARNING, CRITICAL = range(3)
+FEW, ALL, NONE = "6 sigma/128, loss", "LossNotDecreasing(10)", "CUSUM"
+
+
+def run(
+    name: str,
+    label: Class,
+    *told: tuple[int, int, float],
+    few: Sequence[int] = (),
+    every: Sequence[int] = (90,),
+    begins: int = 1,
+) -> Graded:
+    """`told`: (step, severity, score), each of an incident of its own; `few`: steps at which the rule FEW spoke."""
+    nothing = np.full(100, np.nan)
+    alarms = [
+        Spoken("made_up", ("BLOW-UP",), at if rank else None, at if rank == CRITICAL else None, ((at, rank, score),))
+        for at, rank, score in told
+    ]
+    said = {rule: {FEW: few, ALL: every}.get(rule, ()) for rule in rules()}
+    curve = Curve(np.arange(1, 101), nothing, nothing, nothing)
+    ruled = {rule: Ruled(steps, steps[:1]) for rule, steps in said.items()}
+    return Graded(Outcome(label, "", begins, 50), Judged(name, curve, alarms, ruled))
+
+
+RUNS = [
+    run("a", "BLOW-UP", (40, CRITICAL, 5.0), few=[50]),
+    run("b", "BLOW-UP", (30, WARNING, 9.0), (55, CRITICAL, 2.0), few=[60]),
+    run("c", "BLOW-UP", (5, WARNING, 7.0), (70, WARNING, 3.0), begins=10),
+    run("d", "BLOW-UP"),
+    run("e", "HEALTHY", (20, WARNING, 2.0), few=[80]),
+    run("f", "HEALTHY", (20, INFO, 9.0), every=()),
+    run("g", "HARMLESS", (60, WARNING, 8.0), begins=10),
+]
+
+
+def test_as_many_alerts_are_taken_as_speak_of_no_fewer_failures_than_the_rule() -> None:
+    """Two of four: criticals from a score of 2 on, so that the warning of run b at step 30 does not count."""
+    found = beside(RUNS)[FEW]
+    assert (found.recall, found.precision) == (Share(2, 4), Share(2, 3))
+    assert (found.ours_recall, found.ours_precision) == (Share(2, 4), Share(2, 2))
+    assert (sorted(found.sooner), found.median) == ([5, 10], 7.5)
+    assert found.beaten
+
+
+def test_at_a_recall_that_stabmon_does_not_have_its_highest_is_shown_and_no_rule_is_beaten() -> None:
+    """Warnings from a score of 3 on. A harmless fault may be warned of."""
+    found = beside(RUNS)[ALL]
+    assert (found.recall, found.precision) == (Share(4, 4), Share(4, 5))
+    assert (found.ours_recall, found.ours_precision) == (Share(3, 4), Share(3, 3))
+    assert sorted(found.sooner) == [20, 50, 60]
+    assert not found.beaten
+
+
+def test_a_rule_that_spoke_of_no_failure_is_left_out() -> None:
+    assert set(beside(RUNS)) == {FEW, ALL}
+
+
+@pytest.mark.parametrize(("at", "score", "beaten"), [(60, 1.0, False), (59, 1.0, True), (61, 1.0, False)])
+def test_at_equal_precision_the_sooner_one_wins(at: int, score: float, beaten: bool) -> None:
+    runs = [run("one", "BLOW-UP", (at, WARNING, score), few=[60]), run("two", "HEALTHY")]
+    assert beside(runs)[FEW].beaten is beaten
+
+
+def test_the_target_names_the_rules_that_are_not_beaten() -> None:
+    (target,) = (target for target in targets(RUNS) if target.what.startswith("the same at each rule's own recall"))
+    assert (target.value, list(target.missed)) == (0.5, [ALL])
