@@ -20,15 +20,23 @@ class Head:
     """It is all there is."""
 
     @cached_property
+    def _all(self) -> list[str]:
+        return [line for line in lines([self.raw], Notes()) if line]
+
+    @cached_property
     def lines(self) -> list[str]:
         """Whole ones, clean."""
-        found = [line for line in lines([self.raw], Notes()) if line]
         ended = self.whole or self.raw.endswith((b"\n", b"\r", b"\n\0"))
-        return found if ended else found[:-1]
+        return self._all if ended else self._all[:-1]
 
     @cached_property
     def text(self) -> str:
         return "\n".join(self.lines)
+
+    @cached_property
+    def document(self) -> str:
+        """With the last line, whole or not."""
+        return "\n".join(self._all)
 
 
 @dataclass(frozen=True)

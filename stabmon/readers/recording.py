@@ -27,6 +27,14 @@ _Readings = Iterator[Reading | None]
 
 
 @dataclass
+class _Told:
+    """Of our own run log."""
+
+    seen: set[str] = field(default_factory=set)
+    timed: bool = True
+
+
+@dataclass
 class Recording:
     """What a file holds. `feeds` may be gone through once."""
 
@@ -39,12 +47,19 @@ class Recording:
     """Other runs in the same file; name one as `run` to read it."""
     recorded: Recorded | None = None
     """Of our own run log: all that it holds."""
-    seen: set[str] = field(default_factory=set)
-    """Stored statistics that had a value so far."""
-    timed: bool = False
-    """The file tells times. Else those of the snapshots count rows, a second each."""
+    _told: Feeding | _Told = field(default_factory=lambda: _Told(), repr=False)
     _feeds: _Feeds = field(default_factory=lambda: iter(()), repr=False)
     _stopped: Stop = field(default_factory=Stop, repr=False)
+
+    @property
+    def seen(self) -> set[str]:
+        """Stored statistics that had a value so far."""
+        return self._told.seen
+
+    @property
+    def timed(self) -> bool:
+        """The file tells times. Else those of the snapshots count rows, a second each."""
+        return self._told.timed
 
     def feeds(self) -> _Feeds:
         """What the pipeline is fed, in order, in bounded memory. Of a followed file: as it comes, until `stop`.
@@ -115,18 +130,17 @@ def _of_file(path: Path, asked: Asked, follow: bool) -> Recording:
 
 def _of_run_log(path: Path, follow: bool) -> Recording:
     found = run_log.recorded(path)
-    made = Recording(run_log.NAME, found.run, Notes(), recorded=found, timed=True)
-    feeds = run_log.followed(path, made._stopped) if follow else found.feeds()
-    made._feeds = _noting(feeds, made)
-    return made
+    stopped, told = Stop(), _Told()
+    feeds = _noting(run_log.followed(path, stopped) if follow else found.feeds(), told)
+    return Recording(run_log.NAME, found.run, Notes(), (), found, told, feeds, stopped)
 
 
-def _noting(feeds: _Feeds, made: Recording) -> _Feeds:
+def _noting(feeds: _Feeds, told: _Told) -> _Feeds:
     layout = None
     for snapshot, events in feeds:
         if snapshot.layout is not layout:
             layout = snapshot.layout
-            made.seen |= {statistic for statistic, _ in layout.columns}
+            told.seen |= {statistic for statistic, _ in layout.columns}
         yield snapshot, events
 
 
@@ -213,13 +227,7 @@ def _recording(
             raise ReadError(f"{path or name} is {kind}, but holds no loss; nothing can be judged")
         started = first.time if isfinite(first.time) and first.time > UNIX else started
         readings = chain([first], readings)
-    made = Recording(kind, Run(name, started, framework=kind), notes, _stopped=stopped)
-    made._feeds = _through(Feeding(started, notes), readings, made)
-    return made
-
-
-def _through(feeding: Feeding, readings: _Readings, made: Recording) -> _Feeds:
-    made.seen = feeding.seen
-    for fed in feeding.feeds(readings):
-        made.timed = feeding.timed
-        yield fed
+    feeding = Feeding(started, notes)
+    return Recording(
+        kind, Run(name, started, framework=kind), notes, (), None, feeding, feeding.feeds(readings), stopped
+    )

@@ -52,13 +52,16 @@ class Source:
 
     def chunks(self) -> Iterator[bytes]:
         """b"": a followed file has nothing new."""
-        if self.head:
-            yield self.head
-        self.head = b""
-        while not self._ended:
-            more = self._more()
-            if more or self.follow:
-                yield more
+        try:
+            if self.head:
+                yield self.head
+            self.head = b""
+            while not self._ended:
+                more = self._more()
+                if more or self.follow:
+                    yield more
+        finally:
+            self.close()
 
     @property
     def ended(self) -> bool:
@@ -66,9 +69,12 @@ class Source:
         return self._ended
 
     def close(self) -> None:
-        self.stopped.set()
+        """A file that was opened for it; never a stream that somebody else opened."""
         if self.path:
             self._raw.close()
+
+    def __del__(self) -> None:  # of a recording that nobody reads to its end
+        self.close()
 
     def _unpack(self) -> None:
         if self.follow:
@@ -78,12 +84,14 @@ class Source:
         self._stream = cast(BinaryIO, gzip.GzipFile(fileobj=cast(BinaryIO, self._packed)))
         self.head = b""
         self.head = self._more()
+        if not self.head:
+            raise ReadError(f"{self.name} is a damaged gz file, or packed from an empty one; pack it again")
 
     def _more(self) -> bytes:
         try:
             more = self._followed() if self.follow else self._read()
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            if not (self._out or self.head):
+            if not self._out:
                 raise ReadError(f"{self.name} is a damaged gz file ({error}); pack it again") from None
             self.notes.say("The gz file is damaged or cut off; what could be unpacked was read.")
             self._ended = True

@@ -11,8 +11,8 @@ def _fits(head: Head, asked: Asked) -> bool:
     rows = table.head_rows(head) if columns else []
     if 2 * len(rows) < len(head.lines) - 1 or not (rows or (columns and head.whole)):
         return False
-    if asked.loss is not None:
-        return asked.loss in columns
+    if asked.loss in columns:
+        return True
     likely = [name for name in columns if names.loss(name) is not None or names.eval_loss(name) is not None]
     numbers = counts(rows)
     return any(2 * numbers[name] >= sum(row[name] != "" for row in rows) for name in likely if rows) or bool(

@@ -16,9 +16,9 @@ _KEY = re.compile(r'"([^"\\\n]{1,80})"\s{0,9}:')
 
 
 def _fits(head: Head, asked: Asked) -> bool:
-    if not _BEGINNING.match(head.text):
+    if not _BEGINNING.match(head.document):
         return False
-    return has_loss([dict.fromkeys(_KEY.findall(head.text, 0, 100_000))], asked)
+    return has_loss([dict.fromkeys(_KEY.findall(head.document, 0, 100_000))], asked)
 
 
 def _readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | None]:

@@ -41,9 +41,7 @@ def _fits(head: Head, asked: Asked) -> bool:
 def has_loss(rows: list[dict[str, object]], asked: Asked) -> bool:
     """Whether a row has what was asked for, or what looks like a loss."""
     keys = {name for row in rows for name in row}
-    if asked.loss is not None:
-        return asked.loss in keys
-    return any(names.loss(key) is not None or names.eval_loss(key) is not None for key in keys)
+    return asked.loss in keys or any(names.loss(key) is not None or names.eval_loss(key) is not None for key in keys)
 
 
 def _readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | None]:

@@ -10,7 +10,7 @@ from stabmon.readers.log import LONGEST, as_asked, by_line, expression
 from stabmon.readers.reading import Asked, Reading, number, whole
 from stabmon.readers.source import Source
 
-_LINE = expression(r"\{'(?:loss|eval_loss)': '?NUMBER'?, ")
+_LINE = expression(r"\{'(?:loss|eval_loss)': '?NUMBER'?[,}]")
 _CELL = expression(r"'(loss|grad_norm|learning_rate|eval_loss|epoch)': '?(NUMBER)")
 _BAR = re.compile(r"\| *(\d+)/(\d+) \[")
 _NAME = "Hugging Face trainer log"

@@ -17,7 +17,7 @@ _FEW = 200
 
 
 def _fits(head: Head, asked: Asked) -> bool:
-    return head.raw.lstrip(b"\xef\xbb\xbf\xff\xfe \r\n\t\0")[:1] == b"{" and bool(_OPENING.search(head.text))
+    return head.raw.lstrip(b"\xef\xbb\xbf\xff\xfe \r\n\t\0")[:1] == b"{" and bool(_OPENING.search(head.document))
 
 
 def _readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | None]:
