@@ -18,8 +18,6 @@ from stabmon.server.numbers import Answer
 from stabmon.watch.source import NoAnswer
 
 TIMEOUT_SECONDS = 5.0
-MOST_BYTES = 64_000_000
-"""Of an answer: more is not from stabmon."""
 _NO_TOKEN = "give the whole address that it printed (…/?token=…), or set STABMON_TOKEN or STABMON_TOKEN_FILE"
 _OTHER_TOKEN = "a training makes a new one at each start, unless one is given: open the address that it printed last"
 _Answer = TypeVar("_Answer", bound=Answer)
@@ -65,9 +63,10 @@ class Remote:
             request.add_unredirected_header("Authorization", f"Bearer {token}")
         try:
             with self._opener.open(request, timeout=TIMEOUT_SECONDS) as response:
-                text = response.read(MOST_BYTES)
+                text = response.read()
         except HTTPError as error:
-            raise self._refused(error, token is not None) from None
+            with error:
+                raise self._refused(error, token is not None) from None
         except (OSError, HTTPException) as error:
             why = error.reason if isinstance(error, URLError) else error
             raise NoAnswer(f"no answer from {self.name} ({_words(why)})", passing=True) from None
