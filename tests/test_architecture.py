@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{part: NOUNS | SIBLINGS | {"pipeline", "monitor", "reaction"} for part in ("huggingface", "lightning", "demo")},
     "grafana": NOUNS,
     "watch": NOUNS | {"server"},
-    "notebook": NOUNS | {"server"},
+    "notebook": NOUNS | {"server", "readers", "replays"},
     "bench": NOUNS | SIBLINGS | {"pipeline", "taps", "monitor", "huggingface", "lightning", "demo"},
     "cli": NOUNS | SIBLINGS | {"pipeline", "grafana", "watch", "replays", "report", "compare"} | COMMANDS,
 }

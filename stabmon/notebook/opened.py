@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from stabmon.catalog import STATISTICS
 from stabmon.notebook import frames
+from stabmon.notebook.foreign import judged
 from stabmon.notebook.html import html
 from stabmon.records import Alert, Event, Run, RunState, Site
+from stabmon.runlog import SUFFIX
 from stabmon.runlog.finding import located
 from stabmon.server import answers
 from stabmon.server.history import LAYERS, History
@@ -26,9 +28,16 @@ _Row = TypeVar("_Row", Alert, Event)
 def open(run: str | Path) -> OpenedRun:
     """A run log; of a folder the newest; or the run of that name in ./stabmon-runs. Also of a run that still trains.
 
-    FileNotFoundError: there is none. ValueError: it is not a run log, or one that this version cannot read.
+    What another tool logged (Hugging Face, W&B, TensorBoard, text, CSV, …) is judged first, as it is now.
+    FileNotFoundError: there is none. ValueError: nothing in it can be read.
     """
-    return OpenedRun(located(Path(run).expanduser()))
+    path = Path(run).expanduser()
+    try:
+        path = located(path)
+    except FileNotFoundError:
+        if not path.is_dir():  # else one that another tool wrote
+            raise
+    return OpenedRun(path)
 
 
 class Rows(Sequence[_Row], Generic[_Row]):
@@ -62,8 +71,9 @@ class OpenedRun:
     """Reads on by itself: everything is as of now, also while the run trains. `path`: the run log."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._history = History(path)
+        self.path, self.notes = (path, ()) if path.suffix == SUFFIX else judged(path, self)
+        """`notes`: what was read of another tool's file, a sentence each."""
+        self._history = History(self.path)
         self.refresh()
 
     def refresh(self) -> OpenedRun:
@@ -138,11 +148,12 @@ class OpenedRun:
         return f"<stabmon run {self.run.name!r}: {words.title}. {words.text}>"
 
     def _repr_html_(self) -> str:
+        notes = list(self.notes)
         try:
             self.refresh()
         except (OSError, ValueError) as error:
-            return html(self._history, f"As last seen; now: {error}")
-        return html(self._history)
+            notes.append(f"As last seen; now: {error}")
+        return html(self._history, " ".join(notes))
 
 
 def _in_order(columns: tuple[tuple[str, str], ...]) -> list[str]:

@@ -145,8 +145,32 @@ def test_a_run_is_found_by_file_by_folder_and_by_name(writing: Writing, monkeypa
     with pytest.raises(FileNotFoundError, match="there is no run log x.stabmon"):
         stabmon.open("x.stabmon")
     Path("empty").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"folder empty has no run log \(\*\.stabmon\)"):
+    with pytest.raises(ValueError, match="empty is a folder, and no run by itself; give a file of it"):
         stabmon.open("empty")
+
+
+def test_what_another_tool_logged_is_judged_and_goes_when_nobody_looks(tmp_path: Path) -> None:
+    losses = [5.0 - 0.02 * i for i in range(150)] + [math.inf, 2.0]
+    log = tmp_path / "metrics.csv"
+    log.write_text("step,loss\n" + "".join(f"{10 * i},{loss}\n" for i, loss in enumerate(losses, 1)))
+    run = opened(log)
+    frame = run.frame("loss")
+    assert frame.index.tolist() == list(range(10, 1530, 10))
+    assert frame["loss"].tolist() == [float(np.float32(loss)) for loss in losses]
+    assert ("nonfinite", 1510) in [(alert.detector, alert.step) for alert in run.alerts]
+    assert run.notes[0] == "metrics.csv: CSV."
+    assert "metrics.csv: CSV." in run._repr_html_()
+    kept = run.path
+    assert kept.is_file()
+    del run, frame
+    assert not kept.exists()
+    with pytest.raises(ValueError, match=r"notes\.txt"):
+        stabmon.open(_text(tmp_path / "notes.txt", "nothing to see\n"))
+
+
+def _text(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
 
 
 def test_without_pandas_the_message_says_what_to_install(writing: Writing, monkeypatch: pytest.MonkeyPatch) -> None:
