@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from stabmon.detectors import Detector
+from stabmon.detectors.given import detectors_of
 from stabmon.monitor import Monitor
 from stabmon.reaction import on_critical
 from stabmon.records import RunState
@@ -50,7 +51,7 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
         self, *, detectors: Iterable[Detector] | None = None, sinks: Iterable[Sink] = (), **settings: Any
     ) -> None:
         Settings.of(**settings)
-        self._detectors = None if detectors is None else list(detectors)
+        self._detectors = None if detectors is None else detectors_of(detectors)
         self._sinks = list(sinks)
         self._settings = settings
         self._recorded: Path | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.utils.data import DataLoader
 
 from stabmon import Monitor
 from stabmon.catalog import STATISTICS
+from stabmon.detectors.spike import Spike
 from stabmon.records import Layout, Snapshot
 from tests.frameworks import LOOPS
 from tests.trainings import BATCH, STEPS, Batch, Keep, Network, adamw, loader, watched
@@ -76,6 +78,12 @@ def test_training_is_bit_identical_with_dropout(tmp_path: Path, framework: str) 
     watched = train(framework, tmp_path, Keep(), dropout=0.1)
     alone = train(framework, tmp_path, None, dropout=0.1)
     assert all(torch.equal(a, b) for a, b in zip(watched, alone, strict=True))
+
+
+@pytest.mark.parametrize("framework", ["huggingface", "lightning"])
+def test_a_callback_refuses_one_detector_where_a_list_is_meant(framework: str) -> None:
+    with pytest.raises(ValueError, match="detectors=Spike: must be a list of detectors; to keep the default ones"):
+        import_module(f"stabmon.{framework}").StabilityCallback(detectors=Spike())
 
 
 @pytest.mark.parametrize("framework", ["accelerate", "fabric"])

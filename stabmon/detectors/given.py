@@ -13,11 +13,11 @@ _KEEP = "to keep the default ones as well, pass [*stabmon.detectors.default_dete
 
 
 def detectors_of(given: Iterable[Detector] | None) -> list[Detector]:
-    """Those that judge; None: the default ones. TypeError, ValueError: what is no detector, and what to do."""
+    """Those that judge; None: the default ones. ValueError: what is no detector, and what to do."""
     if given is None:
         return default_detectors()
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise TypeError(f"detectors={_shown(given)}: must be a list of detectors; {_KEEP}")
+        raise ValueError(f"detectors={_shown(given)}: must be a list of detectors; {_KEEP}")
     detectors = list(given)
     for detector in detectors:
         _check(detector)
@@ -31,7 +31,7 @@ def _check(detector: object) -> None:
     name, needs = getattr(detector, "name", None), getattr(detector, "needs", None)
     able = all(callable(getattr(detector, method, None)) for method in ("score", "explain"))
     if isinstance(detector, type) or not (isinstance(name, str) and isinstance(needs, tuple | list) and needs and able):
-        raise TypeError(
+        raise ValueError(
             f"detectors=[{_shown(detector)}]: must be objects with name, needs (statistics), score and explain; {_KEEP}"
         )
     unknown = next((need for need in needs if need not in STATISTICS), None)

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from stabmon.detectors import Detector
+from stabmon.detectors.given import detectors_of
 from stabmon.huggingface.checkpoints import AlertCheckpoints
 from stabmon.huggingface.losses import TrainerLoss
 from stabmon.huggingface.reporters import History, reporting_trackers
@@ -34,7 +35,7 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self, *, detectors: Iterable[Detector] | None = None, sinks: Iterable[Sink] = (), **settings: Any
     ) -> None:
         Settings.of(**settings)
-        self._detectors = None if detectors is None else list(detectors)
+        self._detectors = None if detectors is None else detectors_of(detectors)
         self._sinks = list(sinks)
         self._settings = settings
         self._history = History()
