@@ -174,12 +174,14 @@ def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(tmp_path: Path
 def test_missing_folders_are_made(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "r.stabmon"
     RunLogWriter(path, RUN).close("finished")
-    assert read(path).run == RUN
+    assert read(path).run == read(str(path)).run == RUN
 
 
 def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no run log .*none\.stabmon; run logs end in \.stabmon"):
         read(tmp_path / "none.stabmon")
+    with pytest.raises(FileNotFoundError, match="there is no run log none"):
+        read("none")
 
 
 @pytest.mark.parametrize("content", [b"", b"step,loss\n1,2\n" * 100])

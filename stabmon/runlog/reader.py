@@ -80,11 +80,12 @@ class Recorded:
         return found[0] if found else None
 
 
-def read(path: Path) -> Recorded:
+def read(path: Path | str) -> Recorded:
     """Opens a run log, also one that is being written.
 
     FileNotFoundError: there is none. ValueError: not a run log, or one that this version cannot read.
     """
+    path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"there is no run log {path}; run logs end in {SUFFIX}")
     with reading(path) as db:
@@ -98,6 +99,8 @@ def read(path: Path) -> Recorded:
 def main_line(db: sqlite3.Connection) -> Callable[[int, int], bool]:
     """Whether a row at a step is on the main line: no later branch left it behind."""
     branches: list[tuple[int, int]] = db.execute("SELECT first_row, step FROM branches").fetchall()
+    if not branches:
+        return lambda row, step: True
     return lambda row, step: all(step <= left_at for first_row, left_at in branches if row < first_row)
 
 
