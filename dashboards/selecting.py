@@ -36,6 +36,16 @@ def of_layer(name: str, how: str = "max", labels: str = "", *, many: bool = Fals
     return f"{how} by ({by}) ({inside})"
 
 
+def overhead(by: str, *, many: bool = False) -> str:
+    """Share of the wall time of steps that stabmon takes; both are counted at the same step, so no scrape is between
+    them."""
+
+    def growth(name: str) -> str:
+        return f"sum by ({by}) (rate({series(name, rank='', many=many)}{RATE}))"
+
+    return f"{growth('monitor_seconds_total')} / {growth('step_duration_seconds_sum')}"
+
+
 def log10(expr: str) -> str:
     """For colours: they are linear in Grafana, and layers differ by powers of ten."""
     return f"log10(clamp({expr}, 1e-12, 1e12))"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboards.grafana import Json, dashboard, query, row
 from dashboards.kinds import BAD, ODD, WHOLE, curves, stat
-from dashboards.selecting import JOB, RATE, RUNS, notes, series, statistic
+from dashboards.selecting import JOB, RATE, RUNS, notes, overhead, series, statistic
 
 UID = "stabmon-exporter"
 _TARGET = '{job=~"$job"}'
@@ -68,7 +68,6 @@ def _now() -> list[Json]:
 
 
 def _scrapes() -> list[Json]:
-    cost = f"max by (run, rank) (rate({series('monitor_seconds_total', rank='', many=True)}{RATE}))"
     render = series("render_seconds", rank="", many=True)
     return [
         row("Scrapes and cost"),
@@ -101,7 +100,7 @@ def _scrapes() -> list[Json]:
         curves(
             "What stabmon costs",
             "Share of the wall time in the training thread.",
-            [query(cost, "{{run}} rank {{rank}}")],
+            [query(overhead("run, rank", many=True), "{{run}} rank {{rank}}")],
             unit="percentunit",
             defaults={"min": 0},
         ),
@@ -125,6 +124,7 @@ def _losses() -> list[Json]:
     def increase(name: str, by: str) -> str:
         return f"sum by ({by}) (increase({series(name, rank='', many=True)}{RATE}))"
 
+    failed = increase("part_failures_total", "part")
     return [
         row("What was told and what was lost"),
         curves(
@@ -135,8 +135,8 @@ def _losses() -> list[Json]:
         ),
         curves(
             "Parts that failed",
-            "By part.",
-            [query(increase("part_failures_total", "part"), "{{part}}")],
+            "Those that did, by part; else a line at 0.",
+            [query(f'{failed} > 0 or label_replace(vector(0), "part", "none", "", "")', "{{part}}")],
             defaults=WHOLE,
         ),
         curves(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboards.grafana import Json, dashboard, link, query, row
 from dashboards.kinds import BAD, ONE_RANK, WHOLE, curves, heatmap, stat
-from dashboards.selecting import JOB, RATE, RUN, log10, notes, of_layer, series, statistic, while_running
+from dashboards.selecting import JOB, RATE, RUN, log10, notes, of_layer, overhead, series, statistic, while_running
 
 UID = "stabmon-ranks"
 
@@ -74,7 +74,6 @@ def _time() -> list[Json]:
     age = while_running(f"time() - max by (rank) ({series('last_step_timestamp_seconds', rank='')})", "rank")
     total, count = (series(f"step_duration_seconds_{part}", rank="") for part in ("sum", "count"))
     mean = f"sum by (rank) (rate({total}{RATE})) / sum by (rank) (rate({count}{RATE}))"
-    cost = f"max by (rank) (rate({series('monitor_seconds_total', rank='')}{RATE}))"
     return [
         row("Time"),
         curves(
@@ -94,7 +93,7 @@ def _time() -> list[Json]:
         curves(
             "What stabmon costs",
             "Share of the wall time.",
-            [query(cost, "rank {{rank}}")],
+            [query(overhead("rank"), "rank {{rank}}")],
             unit="percentunit",
             defaults={"min": 0},
         ),

@@ -134,21 +134,26 @@ def _alerts() -> list[Json]:
 
 
 def _loss() -> list[Json]:
-    guesses = ("unigram_loss", "bigram_loss", "uniform_loss")
+    guesses = {
+        "unigram loss": statistic("unigram_loss"),
+        "bigram or class mean loss": f"{statistic('bigram_loss')} or {statistic('class_mean_loss')}",
+        "uniform loss": statistic("uniform_loss"),
+    }
     lines = [
         query(statistic("loss"), "loss"),
         query(statistic("loss", suffix="_window_max"), "highest of the last minute"),
     ]
-    lines += [query(statistic(name), name.replace("_", " ")) for name in guesses]
+    lines += [query(expr, name) for name, expr in guesses.items()]
     lines += [query(statistic("eval_loss"), "evaluation"), query(statistic("probe_loss"), "probe")]
     return [
         row("Loss"),
         curves(
             "Loss over time",
-            "With what a model would score that ignores context (unigram), or sees one token of it (bigram).",
+            "With what a model would score that ignores its input (unigram), sees one token of it (bigram), or of a "
+            "classifier's input knows the class means.",
             lines,
             size=(12, 9),
-            overrides=[dashed(name.replace("_", " ")) for name in guesses],
+            overrides=[dashed(name) for name in guesses],
         ),
         trend(
             "Loss over the step", "The loss as it was scraped.", series("step"), statistic("loss"), "loss", size=(12, 9)

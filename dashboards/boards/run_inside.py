@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboards.grafana import Json, query, row, transformation
 from dashboards.kinds import UNREAD, curves, dashed, heatmap, profile, table
-from dashboards.selecting import RATE, log10, of_layer, series, statistic
+from dashboards.selecting import RATE, log10, of_layer, overhead, series, statistic
 
 
 def signals() -> list[Json]:
@@ -125,7 +125,6 @@ def output() -> list[Json]:
 def cost() -> list[Json]:
     duration = series("step_duration_seconds_bucket")
     quantiles = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
-    share = f"rate({series('monitor_seconds_total', rank='')}{RATE})"
     return [
         row("Speed and cost"),
         curves(
@@ -139,7 +138,7 @@ def cost() -> list[Json]:
         curves(
             "What stabmon costs",
             "Share of the wall time that it takes in the training thread, by rank.",
-            [query(share, "rank {{rank}}")],
+            [query(overhead("rank"), "rank {{rank}}")],
             unit="percentunit",
         ),
     ]
