@@ -36,7 +36,7 @@ class Difference:
     losses: Parting | None
     """None: they have no step with a loss in common."""
     alerts: Sequence[Shared]
-    """By detector, those that one run alone has first."""
+    """By detector, those that one run alone has first, worst first."""
     statistics: Sequence[Ratio]
     """Greatest ratio first."""
 
@@ -70,13 +70,17 @@ def _alerts(a: Verdict, b: Verdict) -> list[Shared]:
     """The worst incident of each detector."""
     first, second = (_worst(verdict) for verdict in (a, b))
     found = [Shared(name, first.get(name), second.get(name)) for name in dict.fromkeys((*first, *second))]
-    return sorted(found, key=lambda each: each.a is not None and each.b is not None)
+    return sorted(found, key=lambda each: (each.a is not None and each.b is not None, -_rank(each.a or each.b)))
 
 
 def _worst(verdict: Verdict) -> dict[str, Incident]:
     found: dict[str, Incident] = {}
     for each in verdict.incidents:
         held = found.get(each.alert.detector)
-        if held is None or SEVERITIES.index(each.alert.severity) > SEVERITIES.index(held.alert.severity):
+        if _rank(each) > _rank(held):
             found[each.alert.detector] = each
     return found
+
+
+def _rank(incident: Incident | None) -> int:
+    return -1 if incident is None else SEVERITIES.index(incident.alert.severity)

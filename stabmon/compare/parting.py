@@ -39,13 +39,14 @@ def parting(steps_a: Steps, losses_a: Losses, steps_b: Steps, losses_b: Losses) 
     if not len(steps):
         return None
     differ = np.flatnonzero(a != b)
+    same = int(differ[0]) if len(differ) else len(steps)
     window = min(max(len(steps) // 100, _WINDOW[0]), _WINDOW[1])
     return Parting(
         common=len(steps),
         first_step=int(steps[0]),
         last_step=int(steps[-1]),
         differ_at=int(steps[differ[0]]) if len(differ) else None,
-        part_at=_part_at(steps, a, b, window),
+        part_at=_part_at(steps[same:], a[same:], b[same:], window),
         last=(float(np.median(a[-window:])), float(np.median(b[-window:]))),
     )
 

@@ -41,8 +41,8 @@ class Replay:
                 if self._pipeline is None:
                     self._begin(snapshot)
                 assert self._pipeline is not None
+                self._see(snapshot)  # before its alerts are told: Ctrl-C may follow on them
                 self._pipeline.feed(snapshot, events)
-                self._see(snapshot)
         finally:
             if self._pipeline is not None:
                 self._pipeline.close(self.recording.recorded.state if self.recording.recorded else "finished")

@@ -31,15 +31,17 @@ class Store:
     def add(self, name: str, history: History) -> None:
         """All that the page asks of a run."""
         run = _plain(answers.run(name, history))
-        layered = [each["name"] for each in run["statistics"] if each["per_layer"]]
-        whole = [each["name"] for each in run["statistics"] if not each["per_layer"]]
-        sites = sum(each["sites"] for each in run["statistics"] if each["per_layer"])
-        columns = max(20, min(COLUMNS, CELLS // max(1, sites)))
+        whole, layered = ([row for row in run["statistics"] if row["per_layer"] is each] for each in (False, True))
+        columns = max(20, min(COLUMNS, CELLS // max(1, sum(row["sites"] for row in layered))))
+        series = {row["name"]: answers.series(history, row["name"], (), 0, _FOREVER, POINTS) for row in whole}
+        layers = {row["name"]: answers.layers(history, row["name"], 0, _FOREVER, columns) for row in layered}
+        read = {name for name, answer in series.items() if answer.steps} | {n for n, a in layers.items() if a.sites}
+        run["statistics"] = [row for row in run["statistics"] if row["name"] in read]
         self._runs[name] = {
             "run": {**run, "now": self._made, "as_of": self._made, "age": 0, "silent": False},
-            "series": {each: self._series(answers.series(history, each, (), 0, _FOREVER, POINTS)) for each in whole},
-            "layers": {each: self._kept(answers.layers(history, each, 0, _FOREVER, columns)) for each in layered},
-            "profile": {each: self._kept(answers.profile(history, each, None)) for each in layered},
+            "series": {each: self._series(answer) for each, answer in series.items() if each in read},
+            "layers": {each: self._kept(answer) for each, answer in layers.items() if each in read},
+            "profile": {each: self._kept(answers.profile(history, each, None)) for each in layers if each in read},
             "scores": self._series(answers.scores(history, (), 0, _FOREVER, POINTS)),
             "detectors": _plain(answers.detectors(history)),
             "alerts": _plain(answers.alerts(history)),

@@ -222,7 +222,7 @@ def test_a_file_that_grows_is_followed_alerts_come_as_they_are_read_and_ctrl_c_s
             assert process.stdout is not None
             with path.open("a") as file:
                 file.write("".join(lines[150:]))
-            assert process.stdout.readline().startswith("log.jsonl has diverged")
+            assert process.stdout.readline().startswith("log.jsonl has a loss spike")
             assert any("has values that are not finite since step 300" in line for line in process.stdout)
             process.send_signal(signal.SIGINT)
             rest, errors = process.communicate(timeout=60)

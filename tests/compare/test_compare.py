@@ -1,0 +1,87 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from stabmon.cli import app
+from stabmon.compare import Difference, compare
+from stabmon.compare.curves import CAPACITY, Curves
+from tests.replays.files import diverging_losses, healthy_losses, table
+from tests.server.recorded import Writing, snapshot
+
+
+def written(path: Path, gain: float, model: str = "Tiny") -> Path:
+    """300 steps; from step 151 on every norm's gain is that many times what it is elsewhere."""
+    run = Writing(path, name=path.stem)
+    for step in range(1, 301):
+        made = snapshot(step, loss=2.0, values={"norm_gain": gain if step > 150 else 1.0})
+        run.emit(made)
+    run.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def difference(tmp_path_factory: pytest.TempPathFactory) -> Difference:
+    folder = tmp_path_factory.mktemp("runs")
+    (found,) = compare([written(folder / "a.stabmon", 1.0), written(folder / "b.stabmon", 4.0)])
+    return found
+
+
+def test_the_statistic_that_differs_most_comes_first_with_where_and_when(difference: Difference) -> None:
+    first, *others = difference.statistics
+    assert (first.statistic, first.ratio, first.a, first.b) == ("norm_gain", 4.0, 1.0, 4.0)
+    assert 150 <= first.first_step < first.last_step <= 300
+    assert first.site in ("h.0.ln", "h.1.ln")
+    assert {round(each.ratio, 6) for each in others} == {1.0}
+
+
+def test_losses_that_are_the_same_number_are_told_so(difference: Difference) -> None:
+    assert difference.losses is not None
+    assert (difference.losses.common, difference.losses.differ_at) == (300, None)
+    assert list(difference.settings) == []
+
+
+def test_an_alert_that_one_run_alone_has_comes_first(tmp_path: Path) -> None:
+    paths = [table(tmp_path / "well.csv", healthy_losses()), table(tmp_path / "ill.csv", diverging_losses())]
+    (found,) = compare(paths)
+    assert found.alerts[0].detector == "diverged"
+    assert found.alerts[0].a is None
+    assert found.alerts[0].b is not None
+    assert found.losses is not None
+    assert found.losses.differ_at == 202
+    assert found.losses.part_at is not None
+    assert 200 <= found.losses.part_at <= 206
+
+
+def test_the_command_prints_tables_and_one_object(tmp_path: Path) -> None:
+    paths = [table(tmp_path / "well.csv", healthy_losses()), table(tmp_path / "ill.csv", diverging_losses())]
+    result = CliRunner().invoke(app, ["compare", *map(str, paths), "--json"])
+    assert result.exit_code == 0
+    (found,) = json.loads(result.stdout)["differences"]
+    assert (found["a"]["run"], found["b"]["severity"]) == ("well.csv", "critical")
+    assert found["losses"]["differ_at"] == 202
+    assert found["alerts"][0]["detector"] == "diverged"
+    assert "A: well.csv (CSV), nothing wrong" in result.stderr
+    assert "The losses are the same until step 202, and part beyond noise at step 20" in result.stderr
+
+
+def test_one_run_is_nothing_to_compare(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["compare", str(table(tmp_path / "a.csv", healthy_losses()))])
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr == "stabmon: compare needs two runs or more, here are 1; give their files\n"
+
+
+def test_a_long_run_is_kept_in_a_bounded_number_of_rows_with_the_newest_reading_of_each() -> None:
+    curves = Curves()
+    for step in range(1, 10_001):
+        curves.emit(snapshot(step, loss=float(step), layers=step % 10 == 0), (), ())
+    assert CAPACITY < len(curves.rows) <= 2 * CAPACITY
+    assert curves.width == 8
+    row = curves.rows[9_000 // 8]
+    assert row.scalar("loss") == 9_007
+    assert row["norm_gain"].tolist() == [9_000, 18_000]
+    steps, losses = curves.losses()
+    assert np.array_equal(steps, np.arange(1, 10_001))
+    assert np.array_equal(losses, steps)
