@@ -31,11 +31,12 @@ class Feeding:
         self._rows = 0
         self._step, self._epoch, self._offset = -1, nan, 0
         self._evaluation = nan
+        self._patterns: set[tuple[bool, ...]] = set()
 
     def feeds(self, readings: Iterable[Reading | None]) -> Iterator[tuple[Snapshot, list[Event]]]:
         """In the file's order."""
         for reading in united(readings, self._remarks):
-            if not isnan(reading.eval_loss):
+            if reading.eval_loss == reading.eval_loss:
                 self._evaluation = reading.eval_loss
             if reading.trained:
                 yield self._snapshot(reading)
@@ -47,18 +48,20 @@ class Feeding:
         self._rows += 1
         time = self._time(reading.time)
         step, events = self._placed(reading, time)
-        if not isnan(self._evaluation):
-            events.append(Event(step, time, EVALUATION, {"eval_loss": self._evaluation}))
+        evaluation = self._evaluation
+        if evaluation == evaluation:
+            events.append(Event(step, time, EVALUATION, {"eval_loss": evaluation}))
+            self._evaluation = nan
         square = _square(reading.grad_norm)
-        values = [reading.loss, square, reading.learning_rate, self._evaluation]
-        self._remarks.see(step, reading, self._evaluation)
-        self._evaluation = nan
+        values = [reading.loss, square, reading.learning_rate, evaluation]
+        self._remarks.see(step, reading, evaluation)
         layout = LAYOUT
-        if not isnan(reading.skipped):
+        if reading.skipped == reading.skipped:
             layout = SKIPPING
             values.append(reading.skipped)
-        if len(self.seen) < len(values):
-            self.seen |= {name for (name, _), value in zip(layout.columns, values, strict=True) if not isnan(value)}
+        if (pattern := tuple([value == value for value in values])) not in self._patterns:
+            self._patterns.add(pattern)
+            self.seen |= {name for (name, _), read in zip(layout.columns, pattern, strict=True) if read}
         return Snapshot(step, time, np.array(values, np.float32), layout), events
 
     def _placed(self, reading: Reading, time: float) -> tuple[int, list[Event]]:
@@ -92,21 +95,21 @@ def united(readings: Iterable[Reading | None], remarks: Remarks) -> Iterator[Rea
     held: Reading | None = None
     losses = 0
     for reading in readings:
-        if held is not None and reading is not None and _belongs(held, reading):
-            losses += not isnan(reading.loss)
-            if losses > 1:
-                remarks.several_losses()
-            _unite(held, reading, losses)
-            continue
         if held is not None:
+            if reading is not None and reading.step == held.step and _belongs(held, reading):
+                losses += reading.loss == reading.loss
+                if losses > 1:
+                    remarks.several_losses()
+                _unite(held, reading, losses)
+                continue
             yield held
-        held, losses = reading, 0 if reading is None else int(not isnan(reading.loss))
+        held, losses = reading, int(reading is not None and reading.loss == reading.loss)
     if held is not None:
         yield held
 
 
 def _belongs(held: Reading, reading: Reading) -> bool:
-    if reading.step is None or held.step != reading.step:
+    if reading.step is None:
         return False
     both = not isnan(held.loss) and not isnan(reading.loss)
     after = not isnan(held.loss) and not isnan(reading.eval_loss)

@@ -56,23 +56,39 @@ class Reading:
 
 def number(cell: object) -> float:
     """A cell as a float32 can hold it: NaN where it is blank, Inf where it is not finite. ValueError: no number."""
-    if cell is None or cell == "":
-        return nan
+    if type(cell) is float and -LARGEST <= cell <= LARGEST:  # nearly all of them
+        return cell
     if isinstance(cell, str):
-        cell = cell.strip().replace(",", "")
-        if not cell:
+        value = _of_text(cell) if cell else nan
+        if value != value and not cell.strip():
             return nan
-    elif isinstance(cell, bool) or not isinstance(cell, int | float):
-        raise ValueError(f"{cell!r} is no number")
-    try:
-        value = float(cell)
-    except OverflowError:
-        return LARGEST
+    elif cell is None:
+        return nan
+    elif isinstance(cell, int | float) and not isinstance(cell, bool):
+        value = float(cell) if isinstance(cell, float) or abs(cell) < LARGEST_STEP else _of_integer(cell)
+    else:
+        raise ValueError(f"{str(cell)[:40]!r} is no number")
+    if -LARGEST <= value <= LARGEST:
+        return value
     return max(min(value, LARGEST), -LARGEST) if isfinite(value) else inf
+
+
+def _of_integer(cell: int) -> float:
+    return float(max(min(cell, int(LARGEST)), -int(LARGEST)))
+
+
+def _of_text(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        cell = cell.strip().replace(",", "")
+        return float(cell) if cell else nan
 
 
 def whole(cell: object) -> int | None:
     """A step; None where it is blank. ValueError: no number of steps."""
+    if type(cell) is int and 0 <= cell < LARGEST_STEP:
+        return cell
     value = number(cell)
     if value != value:
         return None

@@ -110,34 +110,29 @@ def _listed(found: Sequence[str] | Mapping[str, int]) -> str:
 
 def reader(roles: Roles) -> Callable[[Row], Reading | None]:
     """Reads a row; None where it tells nothing. ValueError: a cell is no number."""
-    blanks = _Blanks(roles.loss, {roles.loss, roles.grad_norm})
+    blanks = _Blanks({roles.loss, roles.grad_norm})
     evaluation, known = roles.eval_loss, 0
 
     def read(row: Row) -> Reading | None:
         nonlocal evaluation, known
         get = row.get
-        loss, norm = number(get(roles.loss)), number(get(roles.grad_norm))
+        loss, norm, rate = number(get(roles.loss)), _number(get, roles.grad_norm), _number(get, roles.learning_rate)
         if loss != loss and not evaluation and len(row) != known:  # the first evaluation may come late
             known, evaluation = len(row), next(iter(names.best("eval_loss", counts([row]))), "")
             evaluation = "" if evaluation == roles.loss else evaluation
-        evaluated = number(get(evaluation))
-        rate = number(get(roles.learning_rate))
-        if blanks.hides(row, loss):
+        evaluated = number(get(evaluation)) if evaluation else nan
+        if (loss != loss or not blanks.steady) and blanks.hides(row, loss):
             loss = inf
         if loss != loss and evaluated != evaluated and norm != norm and rate != rate:
             return None
-        return Reading(
-            whole(get(roles.step)),
-            loss,
-            norm,
-            rate,
-            evaluated,
-            nan,
-            number(get(roles.epoch)),
-            when(get(roles.time)),
-        )
+        time = when(get(roles.time)) if roles.time else nan
+        return Reading(whole(get(roles.step)), loss, norm, rate, evaluated, nan, _number(get, roles.epoch), time)
 
     return read
+
+
+def _number(get: Callable[[str], object], name: str) -> float:
+    return number(get(name)) if name else nan
 
 
 class _Blanks:
@@ -145,25 +140,27 @@ class _Blanks:
     in which no such row lacked it. A log that writes its loss in every tenth row is none of that.
     """
 
-    def __init__(self, name: str, may_lack: set[str]) -> None:
-        self._name, self._may_lack = name, may_lack
-        self._alike: set[str] | None = None
-        self._steady = 0
+    def __init__(self, may_lack: set[str]) -> None:
+        self.steady = False
+        """Enough rows in a row had a loss."""
+        self._may_lack = may_lack
+        self._alike: set[str] = set()
+        self._count = 0
         self._off = False
 
     def hides(self, row: Row, loss: float) -> bool:
-        if self._off or (loss == loss and self._steady > _STEADY):
-            return False
-        if loss == loss and self._alike and self._steady:
-            self._steady += 1
+        """Of a row without a loss, and of each row until it is steady."""
+        if self._off:
             return False
         filled = {name for name, cell in row.items() if cell is not None and cell != ""} - self._may_lack
         if loss == loss:
-            self._alike, self._steady = filled, self._steady + 1
+            self._alike, self._count = filled, self._count + 1
+            self.steady = self._count >= _STEADY
             return False
         if filled != self._alike:
             return False
-        self._off = self._steady < _STEADY
+        self._off = not self.steady
+        self.steady = True
         return not self._off
 
 
