@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 
 from stabmon.cli.edge import AsJson, for_users
-from stabmon.cli.replay import Files, Loss, Step
+from stabmon.cli.replay import Files, Html, Loss, Step, write_report
 from stabmon.cli.verdicts import SCHEMA, UNREADABLE, as_object, console, number
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ _SHOWN = 12
 """Statistics that the table shows; the JSON has all."""
 
 
-def compare(files: Files = None, loss: Loss = None, step: Step = None, as_json: AsJson = False) -> None:
+def compare(
+    files: Files = None, loss: Loss = None, step: Step = None, as_json: AsJson = False, html: Html = None
+) -> None:
     """Runs beside the first one, aligned by step: settings that differ, where the losses part, alerts that one of them
     alone has, statistics by how far they differ.
 
@@ -39,6 +41,7 @@ def compare(files: Files = None, loss: Loss = None, step: Step = None, as_json: 
         if len(paths) < 2:
             raise ValueError(f"compare needs two runs or more, here are {len(paths)}; give their files")
         differences = compared(paths, loss=loss, step=step)
+        write_report(html, paths, loss, step)
     screen = console(stderr=as_json)
     for difference in differences:
         _show(difference, screen)

@@ -30,7 +30,7 @@ Step = Annotated[str | None, typer.Option(help="Column or key of the step.")]
 _Since = Annotated[int, typer.Option(help="Tell only of alerts from this step on.")]
 _Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing: the exit code tells.")]
 _Follow = Annotated[bool, typer.Option("--follow", help="Read on as the file grows, until Ctrl-C.")]
-_Html = Annotated[Path | None, typer.Option("--html", help="Also write a report, as `stabmon report` does.")]
+Html = Annotated[Path | None, typer.Option("--html", help="Also write a page, as `stabmon report` does.")]
 
 _ORDER: tuple[Severity | None, ...] = (None, *SEVERITIES)
 
@@ -41,7 +41,7 @@ def replay(
     step: Step = None,
     since: _Since = 0,
     as_json: AsJson = False,
-    html: _Html = None,
+    html: Html = None,
     quiet: _Quiet = False,
     follow: _Follow = False,
 ) -> None:
@@ -58,9 +58,8 @@ def replay(
         _judge(path, found, screen, {"loss": loss, "step": step, "follow": follow}, since)
     if screen and len(paths) > 1:
         screen.print(found.summary)
-    if html:
-        with for_users(UNREADABLE):
-            _write(html, paths[0], loss, step)
+    with for_users(UNREADABLE):
+        write_report(None if found.errors else html, paths, loss, step)
     if as_json:
         typer.echo(json.dumps(found.as_object()))
     raise typer.Exit(found.exit_code)
@@ -148,7 +147,10 @@ def _recordings(path: Path, how: dict[str, Any]) -> Iterator[Recording]:
         yield opened(source, run=name, **how)
 
 
-def _write(html: Path, path: Path, loss: str | None, step: str | None) -> None:
+def write_report(html: Path | None, paths: list[Path], loss: str | None, step: str | None) -> None:
+    """Of all of them, in one file; where none was asked for, nothing."""
+    if html is None:
+        return
     from stabmon.report import report
 
-    html.write_text(report(path, loss=loss, step=step), encoding="utf-8")
+    html.write_text(report(paths, loss=loss, step=step), encoding="utf-8")
