@@ -30,10 +30,12 @@ from stabmon.settings import Settings
 from stabmon.sinks import Sink
 from stabmon.sinks.console import Console
 from stabmon.sinks.delivery import Delivering
+from stabmon.sinks.hush import Hush, hushed
 from stabmon.sinks.prometheus import Prometheus
 from stabmon.sinks.textfile import Textfile
 from stabmon.taps.hooks import spent
 from stabmon.taps.instruments import Instruments
+from stabmon.taps.model.surroundings import surroundings
 from stabmon.taps.ranks.together import Ranks
 from stabmon.taps.schedule import schedule_of
 
@@ -90,16 +92,7 @@ class Session:
         settings = self._settings
         folder = settings.folder or Path("stabmon-runs")
         name, resumed = _name(folder, settings.run, subject.start_step)
-        self.run = run = Run(
-            name=name,
-            started=time.time(),
-            world_size=subject.ranks.size if subject.ranks else 1,
-            framework=subject.framework,
-            model=type(subject.model).__name__,
-            version=__version__,
-            architecture={"blocks": len(self._instruments.blocks), "start_step": subject.start_step},
-            labels=settings.labels,
-        )
+        self.run = run = _run_of(subject, settings, name, len(self._instruments.blocks))
         subject.named(name)
         judges = [detector.name for detector in subject.detectors]
         serving = run.world_size if settings.serve else None
@@ -110,10 +103,12 @@ class Session:
         resume_at = subject.start_step if resumed else None
         self._run_log = RunLogWriter(path, run, resume_at=resume_at) if settings.log else None
         logs: list[Sink] = [self._run_log] if self._run_log else []
-        sinks = [*logs, Console(), *extra, metrics]
+        # Muting stops nothing but messages: the run log has every alert, and so have trackers and metrics.
+        hush = Hush(path) if settings.log else None
+        sinks = [*logs, *(hushed(sink, hush) for sink in (Console(), *extra)), metrics]
         if settings.textfile:
             sinks.append(Textfile(settings.textfile, run, metrics.render))
-        deliveries = [sink.delivery for sink in sinks if isinstance(sink, Delivering)]
+        deliveries = [sink.delivery for sink in extra if isinstance(sink, Delivering)]
         metrics.expect([*self._instruments.names, *judges, *(sink.name for sink in sinks)], deliveries)
         self.pipeline = build(run, subject.detectors, sinks)
         self._events = self._recall(path) if resumed else []
@@ -222,6 +217,21 @@ class Session:
             self._dropped += lost
             events.append(Event(snapshot.step, snapshot.time, DROPPED_ROWS, {"count": lost}))
         return events
+
+
+def _run_of(subject: Subject, settings: Settings, name: str, blocks: int) -> Run:
+    return Run(
+        name=name,
+        started=time.time(),
+        world_size=subject.ranks.size if subject.ranks else 1,
+        framework=subject.framework,
+        model=type(subject.model).__name__,
+        version=__version__,
+        architecture={"blocks": blocks, "start_step": subject.start_step},
+        labels=settings.labels,
+        settings=settings.told(),
+        environment=surroundings(subject.model, subject.optimizers),
+    )
 
 
 def _tell(line: str) -> None:

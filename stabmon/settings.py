@@ -157,6 +157,13 @@ class Settings(BaseSettings):
             raise ValueError("no labels")
         return value
 
+    def told(self) -> dict[str, str]:
+        """Those that are not at their defaults, as text: no secrets, of files the name, of objects the type."""
+        fields = type(self).model_fields.items()
+        return {
+            n: _text(value) for n, field in fields if (value := getattr(self, n)) is not field.default and n != "labels"
+        }
+
     @classmethod
     def of(cls, **given: Any) -> Settings:
         """Settings from what was given, over the environment, over the defaults.
@@ -179,6 +186,15 @@ class Settings(BaseSettings):
         except ValidationError as error:
             wrong = {name: given.get(name, e["input"]) for e in error.errors() for name in [str(e["loc"][0])]}
             raise ValueError("; ".join(_refusal(name, value, given) for name, value in wrong.items())) from None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Path):
+        return value.name
+    if isinstance(value, list | tuple | dict):
+        return ", ".join(f"{name}: {_text(value[name])}" if isinstance(value, dict) else _text(name) for name in value)
+    plain = isinstance(value, str | int | float | bool)
+    return "***" if isinstance(value, SecretStr) else str(value) if plain else type(value).__name__
 
 
 def _warn_of_slips() -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -20,17 +19,26 @@ from stabmon.runlog.marks import Mark, marks_in
 from stabmon.runlog.reader import has_table, main_line, reading
 
 POLL_ROWS = 5000
-"""Rows that one poll reads at most: about 20 ms, after which others get their turn."""
+_POLL_VALUES = 1_500_000
+"""One poll reads at most so many rows, or as many as make so many values: about 20 ms, after which others get their
+turn."""
 
 _Row = tuple[int, int, int, float, bytes, bytes | None, bytes | None]
 _Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 _SELECT = (
-    "SELECT row, segment, step, time, scalars.data, vectors.data, {} FROM scalars LEFT JOIN vectors USING (row) {}"
+    "SELECT row, segment, step, time, scalars.data, {}, {} FROM scalars {} {}"
     " WHERE row > ? AND row <= ? ORDER BY row LIMIT ?"
 )
 _NO_VALUES: Array = np.empty((0, 0), dtype=np.float32)
 _SCORES = ("scores.data", "LEFT JOIN scores USING (row)")
-_NO_SCORES = ("NULL", "")
+_NOTHING = ("NULL", "")
+Which = Literal["all", "model", "sampled"]
+"""All rows with all they have; all with the whole-model values alone; those alone that have per-layer values."""
+_VECTORS: Mapping[Which, tuple[str, str]] = {
+    "all": ("vectors.data", "LEFT JOIN vectors USING (row)"),
+    "model": _NOTHING,
+    "sampled": ("vectors.data", "JOIN vectors USING (row)"),
+}
 
 
 @dataclass(frozen=True)
@@ -117,17 +125,17 @@ class Tail:
                 self._row, self._layouts, self._has_scores = 0, {}, False
             return self._news(db, run, state, restarted)
 
-    def between(self, first_row: int, last_row: int) -> Sequence[Chunk]:
+    def between(self, first_row: int, last_row: int, which: Which = "all") -> Sequence[Chunk]:
         """Those rows again, both included; none where another run has taken the file since the last poll."""
         with reading(self.path) as db:
             if _identity(db)[2] != self._mark:
                 return []
-            return self._chunks(db, self._rows(db, first_row - 1, last_row, -1))
+            return self._chunks(db, self._rows(db, first_row - 1, last_row, -1, which), which == "model")
 
-    def chunks(self, size: int = POLL_ROWS) -> Iterator[Sequence[Chunk]]:
+    def chunks(self, size: int, which: Which = "all") -> Iterator[Sequence[Chunk]]:
         """All rows again, so many at a time; a new connection for each, so that nobody waits for a slow reader."""
         for begin in range(0, self._row, size):
-            yield self.between(begin + 1, min(begin + size, self._row))
+            yield self.between(begin + 1, min(begin + size, self._row), which)
 
     def sampled(self, count: int) -> Sequence[Chunk]:
         """The whole-model values of so many rows at most, evenly spaced from the first to the newest."""
@@ -135,19 +143,26 @@ class Tail:
         among = ", ".join("?" * len(wanted))
         select = f"SELECT row, segment, step, time, data, NULL, NULL FROM scalars WHERE row IN ({among}) ORDER BY row"
         with reading(self.path) as db:
-            return self._chunks(db, db.execute(select, wanted).fetchall()) if _identity(db)[2] == self._mark else []
+            found = db.execute(select, wanted).fetchall() if _identity(db)[2] == self._mark else []
+            return self._chunks(db, found, narrow=True)
 
-    def _rows(self, db: sqlite3.Connection, after: int, last: int, most: int) -> list[_Row]:
+    def _rows(self, db: sqlite3.Connection, after: int, last: int, most: int, which: Which = "all") -> list[_Row]:
         self._has_scores = self._has_scores or has_table(db, "scores")
-        select = _SELECT.format(*(_SCORES if self._has_scores else _NO_SCORES))
+        vectors, scores = _VECTORS[which], _SCORES if self._has_scores else _NOTHING
+        select = _SELECT.format(vectors[0], scores[0], vectors[1], scores[1])
         return db.execute(select, (after, last, most)).fetchall()
+
+    def _most(self, db: sqlite3.Connection, after: int) -> int:
+        """How many rows to read at once from there on."""
+        found = db.execute("SELECT segment FROM scalars WHERE row > ? ORDER BY row LIMIT 1", (after,)).fetchone()
+        return min(POLL_ROWS, _POLL_VALUES // max(1, len(self._layout(db, found[0]).columns))) if found else 0
 
     def _news(self, db: sqlite3.Connection, run: Run, state: RunState, restarted: bool) -> News:
         (newest,) = db.execute("SELECT COALESCE(MAX(row), 0) FROM scalars").fetchone()
         begin = self._row
         if self._last is not None:
             begin = max(begin, newest - self._last)
-        found = self._rows(db, begin, newest, POLL_ROWS)
+        found = self._rows(db, begin, newest, self._most(db, begin))
         last = found[-1][0] if found else newest
         kept, span = main_line(db), (self._row, last)
         told = "SELECT row, record FROM {} WHERE row > ? AND row <= ? ORDER BY rowid"
@@ -165,14 +180,18 @@ class Tail:
             restarted,
         )
 
-    def _chunks(self, db: sqlite3.Connection, found: list[_Row]) -> list[Chunk]:
+    def _chunks(self, db: sqlite3.Connection, found: list[_Row], narrow: bool = False) -> list[Chunk]:
+        """Of the main line; narrow: with a layout of the whole-model values alone."""
         kept, needs = main_line(db), self._needs(db)
-
-        def judges(row: int) -> int:
-            return bisect_right([first for first, _ in needs], row) - 1
-
-        grouped = groupby((row for row in found if kept(row[0], row[2])), key=lambda row: (row[1], judges(row[0])))
-        return [_chunk(self._layout(db, segment), list(rows), needs[who][1]) for (segment, who), rows in grouped]
+        found = [row for row in found if kept(row[0], row[2])]
+        if not found:
+            return []
+        judges = np.searchsorted([first for first, _ in needs], [row[0] for row in found], side="right") - 1
+        changed = np.diff([row[1] for row in found]) != 0
+        bounds = [0, *(np.flatnonzero(changed | (np.diff(judges) != 0)) + 1).tolist(), len(found)]
+        return [
+            _chunk(self._layout(db, found[i][1]), found[i:j], needs[judges[i]][1], narrow) for i, j in pairwise(bounds)
+        ]
 
     def _needs(self, db: sqlite3.Connection) -> list[tuple[int, Mapping[str, Sequence[str]]]]:
         """Who judged, from which row on; from the first row on nobody, in run logs of earlier versions."""
@@ -194,7 +213,9 @@ def _identity(db: sqlite3.Connection) -> tuple[Run, RunState, tuple[float, int]]
     return run, cast(RunState, state), (run.started, branches)
 
 
-def _chunk(layout: Layout, found: list[_Row], needs: Mapping[str, Sequence[str]]) -> Chunk:
+def _chunk(layout: Layout, found: list[_Row], needs: Mapping[str, Sequence[str]], narrow: bool) -> Chunk:
+    if narrow:
+        layout = Layout(tuple(layout.columns[slot] for slot in layout.scalar_slots), ())
     values = np.full((len(layout.columns), len(found)), np.nan, dtype=np.float32)
     values[layout.scalar_slots] = _matrix([row[4] for row in found]).T
     sampled = np.array([row[5] is not None for row in found])

@@ -13,7 +13,7 @@ from fastapi import APIRouter, HTTPException, Query
 from starlette.responses import Response, StreamingResponse
 
 from stabmon.catalog import Array
-from stabmon.runlog.tail import Chunk
+from stabmon.runlog.tail import Chunk, Which
 from stabmon.server.api import First, Last, Opened, Several, check
 from stabmon.server.history import LAYERS, History
 from stabmon.server.standing import MODEL
@@ -50,7 +50,8 @@ async def _export(
 
 async def _lines(history: History, columns: Sequence[Column], first: int, last: int) -> AsyncIterator[str]:
     yield written([["step", "time", *(f"{statistic}:{site}" if site else statistic for statistic, site in columns)]])
-    for chunks in history.tail.chunks(max(20, _NUMBERS // len(columns))):
+    which: Which = "all" if any(site for _, site in columns) else "model"
+    for chunks in history.tail.chunks(max(20, _NUMBERS // len(columns)), which):
         for chunk in chunks:
             yield written(_rows(chunk.only((chunk.steps >= first) & (chunk.steps <= last)), columns))
         await asyncio.sleep(0)

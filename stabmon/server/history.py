@@ -10,12 +10,13 @@ import numpy as np
 
 from stabmon.catalog import STATISTICS, Array
 from stabmon.records import Event, Site
-from stabmon.runlog.tail import Chunk, News
+from stabmon.runlog.tail import Chunk, News, Which
 from stabmon.server.overview import Column, Ints, Overview, Times
 from stabmon.server.standing import MODEL, Standing
 
-REREAD_ROWS = 20_000
-"""A range of at most this many rows is read again to show it finer than the overview has it."""
+REREAD_ROWS, REREAD_VALUES = 20_000, 4_000_000
+"""A range of at most this many rows, and values in those that are needed, is read again to show it finer than the
+overview has it: less than a tenth of a second."""
 LAYERS = tuple(name for name, row in STATISTICS.items() if row.exported and row.scope != "model")
 """The statistics per layer that are shown."""
 SCORE = "score"
@@ -65,8 +66,8 @@ class History(Standing):
         span = whole.span(first, last)
         rows, found = whole.rows[span], Overview(points)
         begin = int(whole.rows[span.start - 1]) if span.start else 0
-        if 0 < len(rows) < points and whole.width > 1 and rows[-1] - begin <= REREAD_ROWS:
-            for chunk in self.tail.between(begin + 1, int(rows[-1])):
+        if 0 < len(rows) < points and whole.width > 1 and self._few(whole, begin, int(rows[-1])):
+            for chunk in self.tail.between(begin + 1, int(rows[-1]), self._which(whole)):
                 kept = chunk.only((chunk.steps >= first) & (chunk.steps <= last))
                 _put(found, kept, _values(kept, (statistic,)))
         else:
@@ -91,11 +92,24 @@ class History(Standing):
         for bucket in read[:-3:-1].tolist():  # the newest one may begin before the step and be read after it
             begin = int(whole.rows[bucket - 1]) if bucket else 0
             rows = range(begin + 1, int(whole.rows[bucket]) + 1)
-            chunks = self.tail.between(rows[0], rows[-1]) if len(rows) <= REREAD_ROWS else []
+            few = self._few(whole, begin, rows[-1])
+            chunks = self.tail.between(rows[0], rows[-1], self._which(whole)) if few else []
             found = [r for chunk in chunks for r in _readings(chunk.only(chunk.steps <= step), statistic)]
             if found:
                 return found[-1]
         return None
+
+    def _few(self, whole: Overview, after: int, last: int) -> bool:
+        """Whether those rows can be read again while somebody waits."""
+        assert self.layout is not None
+        read = int(((whole.rows > after) & (whole.rows <= last)).sum()) * whole.width
+        width = len(self.layout.scalar_slots if whole is self._scalars else self.layout.columns)
+        return last - after <= REREAD_ROWS and read * width <= REREAD_VALUES
+
+    def _which(self, whole: Overview) -> Which:
+        if whole is self._scored:
+            return "all"  # a score counts where what the detector looks at was read
+        return "sampled" if whole is self._layers else "model"
 
     def _overview(self, statistic: str) -> Overview:
         if statistic == SCORE:
@@ -133,8 +147,8 @@ def _values(chunk: Chunk, statistics: Iterable[str]) -> Iterator[_Values]:
         if name == SCORE:
             if chunk.needs:
                 yield name, tuple(Site(detector) for detector in chunk.needs), chunk.scores
-        elif (values := chunk[name]).size:
-            yield name, chunk.layout.sites_of(name), values
+        elif (sites := chunk.layout.sites_of(name)) and (values := chunk[name]).size:
+            yield name, sites, values
 
 
 def _readings(chunk: Chunk, statistic: str) -> Iterator[Reading]:

@@ -154,7 +154,7 @@ class Standing:
         self.steps += len(chunk.rows)
         self.step, self.time = int(chunk.steps[-1]), float(chunk.times[-1])
         for name in MODEL:
-            if (values := chunk[name]).size:
+            if chunk.layout.sites_of(name) and (values := chunk[name]).size:
                 if name in self.recent:
                     self.recent[name].extend(values[0, -RECENT:].tolist())
                 if (read := values[0, ~np.isnan(values[0])]).size:

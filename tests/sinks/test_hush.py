@@ -1,0 +1,98 @@
+import logging
+from pathlib import Path
+
+import pytest
+
+from stabmon.records import Alert, Severity
+from stabmon.runlog import RunLogWriter, read
+from stabmon.runlog.marks import Mark, add_mark
+from stabmon.sinks.console import Console
+from stabmon.sinks.hush import Hush, hushed
+from tests.snapshots import RUN, Recorder, alert, snapshot
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> RunLogWriter:
+    return RunLogWriter(tmp_path / "r.stabmon", RUN)
+
+
+def mute(log: RunLogWriter, until: int, detector: str = "stall", step: int = 4) -> None:
+    add_mark(log.path, Mark(f"{detector}:{step}", "muted", step, 1.0, until))
+
+
+class Heard:
+    """The steps at which the console told something, of a run that is written as well."""
+
+    def __init__(self, log: RunLogWriter, caplog: pytest.LogCaptureFixture) -> None:
+        self._log, self._caplog = log, caplog
+        self._console = hushed(Console(), Hush(log.path))
+
+    def at(self, step: int, *alerts: Alert) -> list[str]:
+        self._caplog.clear()
+        taken = snapshot(step, 1.0)
+        self._log.emit(taken, alerts, [])
+        with self._caplog.at_level(logging.INFO, logger="stabmon"):
+            self._console.emit(taken, alerts, [])
+        return [record.getMessage().partition("\n")[0] for record in self._caplog.records]
+
+
+@pytest.fixture
+def heard(log: RunLogWriter, caplog: pytest.LogCaptureFixture) -> Heard:
+    return Heard(log, caplog)
+
+
+def test_a_muted_detector_is_not_told_of_until_then_and_never_lost_in_the_run_log(
+    heard: Heard, log: RunLogWriter
+) -> None:
+    told = "r1 is not learning. Restart"
+    assert heard.at(4, alert(4)) == [told]
+    mute(log, until=20)
+    critical: Severity = "critical"
+    assert heard.at(10, alert(10, critical)) == []
+    assert heard.at(12, alert(12, state="cleared")) == []
+    assert heard.at(20, alert(20)) == []
+    assert [known.step for known in read(log.path).alerts] == [4, 10, 12, 20]
+
+
+def test_what_still_stands_when_the_mute_is_over_is_told_then(heard: Heard, log: RunLogWriter) -> None:
+    heard.at(4, alert(4))
+    mute(log, until=20)
+    assert heard.at(10, alert(10, "critical")) == []
+    assert heard.at(20) == []
+    assert heard.at(21) == ["r1 is not learning. Restart"]
+    assert heard.at(22) == []
+
+
+def test_a_mute_that_is_prolonged_holds_until_its_new_end_and_one_that_is_taken_back_not_at_all(
+    heard: Heard, log: RunLogWriter
+) -> None:
+    mute(log, until=20)
+    assert heard.at(10, alert(10)) == []
+    mute(log, until=30)
+    assert heard.at(25) == []
+    assert heard.at(31) == ["r1 is not learning. Restart"]
+    mute(log, until=90)
+    add_mark(log.path, Mark("stall:4", "none", 31, 1.0))
+    assert heard.at(40, alert(40)) == ["r1 is not learning. Restart"]
+
+
+def test_other_detectors_are_told_of_and_so_is_the_end_of_what_was_told(heard: Heard, log: RunLogWriter) -> None:
+    heard.at(4, alert(4))
+    mute(log, until=50)
+    assert heard.at(5, alert(5, detector="spike")) == ["r1 is not learning. Restart"]
+    assert len(heard.at(9, alert(9, state="cleared"))) == 1
+
+
+def test_a_run_log_that_cannot_be_read_mutes_nobody(heard: Heard, log: RunLogWriter) -> None:
+    heard.at(4, alert(4))
+    mute(log, until=50)
+    log.path.rename(log.path.with_suffix(".gone"))
+    hush = Hush(log.path)
+    assert hush.muted(5) == {}
+
+
+def test_only_what_tells_people_is_hushed(log: RunLogWriter) -> None:
+    recorder = Recorder()
+    assert hushed(recorder, Hush(log.path)) is recorder
+    console = Console()
+    assert hushed(console, None) is console
