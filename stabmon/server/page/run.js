@@ -21,14 +21,18 @@ import { plain } from "./words.js";
 // Seconds between two askings: the server may do its work in the training process.
 const EVERY = { summary: 1, alerts: 2, judges: 3, still: 10 };
 const LOOK = 500;
+// Milliseconds between two tries to reach a server that is gone.
+const RETRY = 3000;
 
 export async function showRun(id, { live, runs, beside }) {
   const view = { id, live, state: readFragment(), alerts: [], events: [], marks: [], others: named(runs, beside), panels: [], places: new Map(), sites: new Map(), due: new Set(), at: {}, lost: 0 };
   Object.assign(view, { change: (changes, ...keys) => change(view, changes, keys), gestures: gesturesOn, key: (key) => pressed(view, key), told: toldToolbar, show: (alert, begin, end) => showIncident(view, alert, begin, end) });
   Object.assign(view, { take: (alerts) => (takeAlerts(view, alerts), showAlerts(view, null)), beside: (others) => besides(view, others) });
-  await Promise.all([readSummary(view), askJudges(view)]);
+  const [alerts] = await Promise.all([askAlerts(view), readSummary(view), askJudges(view)]);
+  Object.assign(view, { alerts, marks: marksOf(alerts, view.events) });
   view.compare = live || !served ? "" : compareOf(view, runs);
   build(view);
+  performance.mark("verdict shown");
   watchTheme(find("theme"), () => repaint(view));
   addEventListener("hashchange", () => ((view.state = readFragment()), stale(view)));
   follow(id, { rows: ({ step }) => news(view, step), found: () => ((view.lost = 0), (view.why = undefined), news(view)), lost: () => lose(view) });
@@ -58,9 +62,10 @@ function build(view) {
   Object.assign(view, { alertList: make("div", { id: "alerts" }), eventList: make("ul", { class: "events" }), judgeBox: make("div", { class: "panel wide-table", tabindex: 0, role: "region", "aria-label": "Table of detectors" }), facts: make("div", { class: "charts" }) });
   show(view.trouble, view.verdict, view.tiles, titled("Alerts", view.alertList), toolbarOf(view), ...chartSections(view), titled("Detectors", view.judgeBox), titled("Events", view.eventList), titled("This run", view.facts));
   watch(view);
-  view.due.add("alerts");
-  view.at = { summary: view.at.summary, judges: view.at.summary };
+  view.at = { summary: view.at.summary, judges: view.at.summary, alerts: view.at.summary };
   render(view);
+  showAlerts(view);
+  view.eventList.replaceChildren(...eventLines(view.events));
   showJudges(view);
 }
 
@@ -112,6 +117,8 @@ function news(view, step) {
 // The connection went: says why, if the server can still be asked.
 async function lose(view) {
   view.lost ||= Date.now() / 1000;
+  if (performance.now() - (view.tried ?? -Infinity) < RETRY) return freshness(view);
+  view.tried = performance.now();
   try {
     await get("run", { run: view.id });
   } catch (error) {
@@ -122,7 +129,7 @@ async function lose(view) {
 
 // Does what is due and not too soon. One at a time.
 async function work(view) {
-  if (view.busy || document.hidden) return freshness(view);
+  if (view.busy || document.hidden || (view.lost && performance.now() - view.tried < RETRY)) return freshness(view);
   view.busy = true;
   const now = Date.now() / 1000;
   const late = (part) => Math.abs(now - (view.at[part] ?? 0)) >= EVERY[part];
@@ -153,15 +160,19 @@ async function draw(view, now) {
   const wanted = view.panels.filter((panel) => panel.seen && panel.due && Math.abs(now - panel.at) >= panel.every && (!panel.layered || view.state.layer));
   const answers = wanted.map((panel) => {
     Object.assign(panel, { due: false, at: now });
-    return panel.fetch(view, panel).then((data) => (panel.data = data), (error) => refusedPanel(panel, error));
+    return panel.fetch(view, panel).then((data) => void (panel.data = data), (error) => refusedPanel(panel, error));
   });
   for (const [i, panel] of wanted.entries()) {
-    await answers[i];
+    const error = await answers[i];
+    if (error) throw error;
     paintSafely(view, panel);
     // Between two charts the browser may do other things.
     await new Promise((resume) => setTimeout(resume));
   }
-  if (wanted.length) showLayer(view);
+  if (wanted.length) {
+    showLayer(view);
+    performance.mark("charts drawn");
+  }
 }
 
 // A chart that cannot be drawn must not take the others with it.
@@ -173,18 +184,25 @@ function paintSafely(view, panel) {
   }
 }
 
+// What the server says of one chart stands there; what concerns all is handed on.
 function refusedPanel(panel, error) {
-  if (error.status === undefined) throw error;
+  panel.due = true;
+  if (error.status === undefined) return error;
   panel.note.textContent = error.message;
+  return undefined;
+}
+
+async function askAlerts(view) {
+  const [{ alerts }, { events }, clock] = await Promise.all([get("alerts", { run: view.id }), get("events", { run: view.id }), get("series", { run: view.id, statistic: "loss", points: 400 })]);
+  Object.assign(view, { clock: clockOf(clock), events });
+  return alerts;
 }
 
 async function readAlerts(view, now) {
   view.due.delete("alerts");
   view.at.alerts = now;
-  const [{ alerts }, { events }, clock] = await Promise.all([get("alerts", { run: view.id }), get("events", { run: view.id }), get("series", { run: view.id, statistic: "loss", points: 400 })]);
-  view.clock = clockOf(clock);
-  view.events = events;
-  view.eventList.replaceChildren(...eventLines(events));
+  const alerts = await askAlerts(view);
+  view.eventList.replaceChildren(...eventLines(view.events));
   takeAlerts(view, alerts);
 }
 
@@ -192,7 +210,7 @@ function takeAlerts(view, alerts) {
   const marks = marksOf(alerts, view.events);
   const moved = JSON.stringify(marks) !== JSON.stringify(view.marks);
   view.marks = marks;
-  if (JSON.stringify(alerts) !== JSON.stringify(view.alerts) || view.alertList.childElementCount === 0) {
+  if (JSON.stringify(alerts) !== JSON.stringify(view.alerts)) {
     view.alerts = alerts;
     showAlerts(view);
     for (const part of ["summary", "judges"]) view.due.add(part); // a mark changes the verdict
