@@ -16,7 +16,7 @@ TRAINING := $(wildcard tests/bench tests/demo tests/huggingface $(addprefix test
 export OMP_NUM_THREADS ?= 1
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo stack test check format test-unit test-taps test-training test-detection test-distributed test-browser test-stack dashboards-sheet clean
+.PHONY: demo stack test check format test-unit test-taps test-training test-detection test-distributed test-browser test-stack dashboards-sheet page-pictures clean
 
 demo: .venv/ready
 	@$(BIN)/stabmon demo $(ARGS)
@@ -62,6 +62,10 @@ test-stack: .venv/ready-to-test
 # Every panel of the dashboards with what it is given, as pictures: needs the program prometheus.
 dashboards-sheet: .venv/ready-to-test
 	@$(BIN)/python -m tests.dashboards.sheet dashboards-sheet $(ARGS)
+
+# The page of a healthy run, a stall, a blow-up and a broken one, for the docs; looked at before they are kept.
+page-pictures: .venv/ready-to-test
+	@$(BIN)/python -m tests.browser.pictures docs/pictures $(ARGS)
 
 clean:
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache
