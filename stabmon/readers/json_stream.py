@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 from stabmon.readers.source import Source
 from stabmon.readers.text import decoded
@@ -19,8 +20,8 @@ def objects(source: Source, opening: re.Pattern[str]) -> Iterator[dict[str, obje
     """Those of the array that `opening` ends with. A document that is cut off says so to the notes."""
     decoder, text, at, count = json.JSONDecoder(), "", -1, 0
     wanted = 0
-    for chunk in decoded(source.chunks()):
-        text += chunk
+    for chunk in chain(decoded(source.chunks()), [None]):
+        text, wanted = (text, 0) if chunk is None else (text + chunk, wanted)
         if at < 0:
             if not (match := opening.search(text)):
                 text = text[-1000:]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import io
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from stabmon.readers import found, opened
-from tests.readers.made import MAKERS, Made, json_lines, trainer_state
+from tests.readers.made import MAKERS, Made, json_array, json_lines, nanogpt, table, trainer_state
 from tests.readers.reading import read
 
 NAMES = [maker.__name__ for maker in MAKERS]
@@ -96,3 +97,25 @@ def test_seconds_since_the_start_are_times_and_without_times_rows_are_counted() 
 def test_what_was_seen_is_told() -> None:
     found = read(trainer_state(norms=False).text)
     assert found.recording.seen == {"loss", "learning_rate", "eval_loss"}
+
+
+class Drops(io.RawIOBase):
+    """A stream that gives seven bytes at a time."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = io.BytesIO(content)
+
+    def readable(self) -> bool:
+        return True
+
+    def read1(self, size: int) -> bytes:
+        return self._content.read(min(size, 7))
+
+
+@pytest.mark.parametrize("maker", [trainer_state, json_array, json_lines, nanogpt, table])
+def test_how_a_stream_is_cut_into_pieces_changes_nothing(maker: Callable[[], Made]) -> None:
+    made = maker()
+    recording = opened(Drops(made.text.encode()))  # type: ignore[arg-type]
+    losses = [snapshot.scalar("loss") for snapshot, _ in recording.feeds()]
+    assert recording.format == made.format
+    assert sum(loss == loss for loss in losses) == made.count
