@@ -8,9 +8,7 @@ from tests.dashboards.frames import Frame, table, time_series, transformed
 from tests.dashboards.live import STALLED, Prometheus, chosen, put_in
 from tests.dashboards.reading import Query, of_panel, panels
 
-SECONDS, POINTS = 300.0, 150
-LAST = 60.0
-"""Seconds in which every query must have an answer."""
+POINTS = 150
 
 
 def choices(prometheus: Prometheus, uid: str) -> list[dict[str, str]]:
@@ -22,9 +20,16 @@ def choices(prometheus: Prometheus, uid: str) -> list[dict[str, str]]:
 
 
 def answers(prometheus: Prometheus, query: Query, values: dict[str, str], now: float) -> list[dict[str, Any]]:
-    """Of the last minute."""
-    expr = put_in(query.expr, values, LAST)
-    return prometheus.instant(expr, now) if query.instant else prometheus.range(expr, now - LAST, now, 1.0)
+    """Of all the time that it has been there."""
+    return _answers(prometheus, query.expr, query.instant, values, now)
+
+
+def _answers(
+    prometheus: Prometheus, expr: str, instant: bool, values: dict[str, str], now: float
+) -> list[dict[str, Any]]:
+    seconds = now - prometheus.started
+    expr = put_in(expr, values, seconds)
+    return prometheus.instant(expr, now) if instant else prometheus.range(expr, now - seconds, now, seconds / POINTS)
 
 
 def series_of(prometheus: Prometheus, uid: str, several: list[dict[str, str]], now: float) -> dict[str, int]:
@@ -42,14 +47,9 @@ def frames_of(prometheus: Prometheus, panel: dict[str, Any], values: dict[str, s
     frames: list[Frame] = []
     tables = sum(target["format"] == "table" for target in panel["targets"])
     for target in panel["targets"]:
-        expr = put_in(target["expr"], values, SECONDS)
-        answers = (
-            prometheus.instant(expr, now)
-            if target["instant"]
-            else prometheus.range(expr, now - SECONDS, now, SECONDS / POINTS)
-        )
+        found = _answers(prometheus, target["expr"], target["instant"], values, now)
         if target["format"] == "table":
-            frames += table(answers, f"Value #{target['refId']}" if tables > 1 else "Value")
+            frames += table(found, f"Value #{target['refId']}" if tables > 1 else "Value")
         else:
-            frames += time_series(answers, target["legendFormat"])
+            frames += time_series(found, target["legendFormat"])
     return transformed(frames, panel["transformations"])

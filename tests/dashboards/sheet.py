@@ -26,6 +26,8 @@ from tests.dashboards.reading import UIDS, load
 
 _UNIT_INCHES = (0.75, 0.33)
 """Of Grafana's grid: 24 units are a page's width."""
+_LOOK_BACK_SECONDS = 300.0
+"""Into a Prometheus of the user's."""
 
 
 def sheet(prometheus: Prometheus, uid: str, folder: Path, values: dict[str, str]) -> None:
@@ -66,10 +68,11 @@ def main(folder: str, address: str | None = None, run: str | None = None) -> Non
                 sheet(prometheus, uid, Path(folder), choices(prometheus, uid)[-1])
             Console().print(counted(prometheus))
     else:
+        prometheus = Prometheus(address, time.time() - _LOOK_BACK_SECONDS)
         for uid in UIDS:
-            values = chosen(Prometheus(address), uid)
+            values = chosen(prometheus, uid)
             values |= {"run": run} if run and "|" not in values["run"] else {}
-            sheet(Prometheus(address), uid, Path(folder), values)
+            sheet(prometheus, uid, Path(folder), values)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ from typing import Any, Self
 CANARY = "T0SECRET/B0SECRET/CanaryToken42"
 
 
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Returns once the condition holds; fails after that many seconds."""
+def until(condition: Callable[[], object], seconds: float = 20.0, pause: float = 0.005) -> None:
+    """Returns once the condition holds; fails after that many seconds. `pause`: between two looks at it."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.005)
+        time.sleep(pause)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,10 @@ from threading import Event
 
 from stabmon.records import Alert
 from stabmon.runlog import read
-from tests.sinks.slack_server import SlackServer, until
+from tests.sinks.slack_server import SlackServer
 from tests.stack.recorded import BlowUp, OneStep, written
-from tests.stack.servers import alertmanager, prometheus, query, running, wall
+from tests.stack.servers import alertmanager, patiently, prometheus, query, running, wall
 
-PATIENCE = 150.0
 _SCRIPT = Path(__file__).with_name("training.py")
 
 
@@ -63,16 +62,17 @@ class Inbox:
         arrived = zip(self._server.arrivals, self._server.messages, strict=False)
         return [Message(wall(at), *_words(message)) for at, message in arrived]
 
-    def find(self, *words: str) -> Message | None:
-        """The first with all these words."""
-        return next((m for m in self.messages() if all(word in f"{m.title}\n{m.text}" for word in words)), None)
+    def find(self, *words: str, after: float = 0.0) -> Message | None:
+        """The first with all these words that came after that Unix time."""
+        found = (m for m in self.messages() if m.at > after and all(word in f"{m.title}\n{m.text}" for word in words))
+        return next(found, None)
 
-    def wait(self, *words: str) -> Message:
+    def wait(self, *words: str, after: float = 0.0) -> Message:
         try:
-            until(lambda: self.find(*words), PATIENCE)
+            patiently(lambda: self.find(*words, after=after))
         except AssertionError:
             raise AssertionError(f"no message with {words} came; there came: {self.messages()}") from None
-        found = self.find(*words)
+        found = self.find(*words, after=after)
         assert found
         return found
 
@@ -100,7 +100,7 @@ def trainings(folder: Path, webhook: str, *jobs: str) -> Iterator[None]:
     finally:
         with suppress(ProcessLookupError):
             os.killpg(nursery.pid, signal.SIGKILL)
-        nursery.wait(10)
+        nursery.wait()
 
 
 def play(folder: Path) -> Play:
@@ -121,12 +121,14 @@ def play(folder: Path) -> Play:
         go = Event()
         blown = enter(written(recorded, "blow-up", BlowUp("blow-up"), go))
         spiked = enter(written(recorded, "one-step", OneStep("one-step"), go))
-        until(lambda: _is_running(db, "blow-up") and _is_running(db, "one-step"), PATIENCE)
+        patiently(lambda: _is_running(db, "blow-up") and _is_running(db, "one-step"))
         go.set()
         _end(db, live)
         died = _kill(db, live)
         told = {
-            "killed": Told("killed", died, None, inbox.wait("killed: gone without an end"), None, None, None),
+            "killed": Told(
+                "killed", died, None, inbox.wait("killed: gone without an end", after=died), None, None, None
+            ),
             "stall": _stalled(inbox, direct, live / "stall.stabmon"),
             "blow-up": _of_alerts("blow-up", blown, inbox, "residual_blowup"),
             "one-step": _of_alerts("one-step", spiked, inbox, "spike"),
@@ -136,17 +138,17 @@ def play(folder: Path) -> Play:
 
 def _end(db: str, folder: Path) -> None:
     """One by the scheduler, one by itself, each after it was scraped; then nothing is left of both."""
-    until(lambda: _is_running(db, "preempted") and _is_running(db, "finished"), PATIENCE)
+    patiently(lambda: _is_running(db, "preempted") and _is_running(db, "finished"))
     os.kill(int((folder / "preempted.pid").read_text()), signal.SIGTERM)
     (folder / "finished.stop").touch()
     codes = [folder / f"{name}.exit" for name in ("preempted", "finished")]
-    until(lambda: all(code.exists() and code.read_text() for code in codes), PATIENCE)
+    patiently(lambda: all(code.exists() and code.read_text() for code in codes))
     assert [code.read_text() for code in codes] == ["0", "0"]
-    until(lambda: not query(db, 'stabmon_run_state{run=~"preempted|finished"}'), PATIENCE)
+    patiently(lambda: not query(db, 'stabmon_run_state{run=~"preempted|finished"}'))
 
 
 def _kill(db: str, folder: Path) -> float:
-    until(lambda: _is_running(db, "killed"), PATIENCE)
+    patiently(lambda: _is_running(db, "killed"))
     os.kill(int((folder / "killed.pid").read_text()), signal.SIGKILL)
     return time.time()
 

@@ -5,7 +5,7 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,11 @@ from tests.deploy.programs import program
 from tests.sinks.slack_server import until
 
 SCRAPE_SECONDS = 1
+RULES_SECONDS = 2
+"""Windows of the rules are those of so long a scrape interval: on a busy machine one scrape and another comes too late,
+and a run that none reaches for four intervals has vanished."""
+PATIENCE = 600.0
+"""Seconds. Alone on two cores the longest wait is half a minute."""
 _FASTER = 150
 """Alertmanager's waits are so many times shorter here, and a second at least."""
 
@@ -35,12 +40,12 @@ def running(command: Sequence[str | Path], ready: str, log: Path) -> Iterator[st
             [str(part).replace("PORT", str(port)) for part in command], stdout=out, stderr=subprocess.STDOUT
         )
     try:
-        until(lambda: server.poll() is not None or answers(address + ready), 60)
+        patiently(lambda: server.poll() is not None or answers(address + ready))
         assert server.poll() is None, log.read_text()
         yield address
     finally:
-        server.terminate()
-        server.wait(20)
+        server.kill()  # nobody looks at what it would leave
+        server.wait()
 
 
 @contextmanager
@@ -69,7 +74,7 @@ def alertmanager(folder: Path, webhook: str) -> Iterator[str]:
 @contextmanager
 def prometheus(folder: Path, alertmanager: str, scrape: Sequence[dict[str, Any]]) -> Iterator[str]:
     """The generated rules, at a scrape interval of a second."""
-    rules = build.text({"groups": build.groups(Timing(SCRAPE_SECONDS))})
+    rules = build.text({"groups": build.groups(Timing(RULES_SECONDS))})
     (folder / "rules.yaml").write_text(rules)
     seconds = f"{SCRAPE_SECONDS}s"
     config = {
@@ -90,6 +95,11 @@ def prometheus(folder: Path, alertmanager: str, scrape: Sequence[dict[str, Any]]
         yield address
 
 
+def patiently(condition: Callable[[], object]) -> None:
+    """Waits for it, without taking the time of those that it waits for."""
+    until(condition, PATIENCE, pause=0.1)
+
+
 def query(prometheus: str, expr: str) -> list[dict[str, Any]]:
     """The instant vector."""
     answer = get(f"{prometheus}/api/v1/query?query={quote(expr)}")
@@ -98,13 +108,13 @@ def query(prometheus: str, expr: str) -> list[dict[str, Any]]:
 
 
 def get(url: str) -> Any:
-    with urlopen(url, timeout=10) as answer:
+    with urlopen(url, timeout=PATIENCE) as answer:
         return json.load(answer)
 
 
 def post(url: str, content: object) -> None:
     headers = {"content-type": "application/json"}
-    with urlopen(Request(url, json.dumps(content).encode(), headers), timeout=10):
+    with urlopen(Request(url, json.dumps(content).encode(), headers), timeout=PATIENCE):
         pass
 
 

@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def table(played: Play) -> Table:
-    made = Table(title="Seconds from the fault, or a detector's word of it, to Slack (scrape 1 s)")
+    made = Table(title="Seconds from the fault, or a detector's word of it, to Slack (scrape 1 s, rules for 2 s)")
     for column in ("run", "in process", "Alertmanager", "its end: in process", "Alertmanager"):
         made.add_column(column)
     for told in played.told.values():

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.sinks.slack_server import SlackServer, until
-from tests.stack.servers import alertmanager, post
+from tests.sinks.slack_server import SlackServer
+from tests.stack.servers import alertmanager, patiently, post
 
 PAST = datetime(2020, 1, 1, tzinfo=UTC).isoformat()
 
@@ -31,7 +31,7 @@ class Pager:
             attachments = [message["attachments"][0] for message in self.slack.messages]
             return [one for one in attachments if all(word in json.dumps(one) for word in words)]
 
-        until(found, 30)
+        patiently(found)
         return found()[0]
 
 
@@ -72,6 +72,15 @@ def test_a_critical_alert_arrives_with_its_words_and_links_and_then_its_end(tmp_
         assert over["title"] == "Over, or the run has ended: r1: StabmonNonfinite"
         assert over["text"] == "*over* r1: StabmonNonfinite"
         assert over["color"] == "good"
+
+
+def test_a_run_that_is_named_like_a_call_to_everybody_calls_nobody(tmp_path: Path) -> None:
+    with pager(tmp_path) as sent:
+        sent.send(alert("StabmonNonfinite", run='<!channel> & "a"\\n'))
+        told = sent.attachment("critical")
+        shown = '&lt;!channel&gt; &amp; "a"\\n: StabmonNonfinite'
+        assert told["title"] == f"critical: {shown}"
+        assert told["text"].startswith(f"*critical* {shown}\n")
 
 
 def test_warnings_of_all_runs_are_one_message_that_shows_five(tmp_path: Path) -> None:
