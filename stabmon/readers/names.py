@@ -74,6 +74,10 @@ def time(name: str) -> float | None:
     return len(found) if found in _TIMES else None
 
 
+def run(name: str) -> float | None:
+    return {"runid": 0, "run": 1, "runname": 2}.get("".join(words(name)))
+
+
 ROLES: dict[str, Callable[[str], float | None]] = {
     "step": step,
     "loss": loss,
@@ -82,6 +86,7 @@ ROLES: dict[str, Callable[[str], float | None]] = {
     "learning_rate": learning_rate,
     "epoch": epoch,
     "time": time,
+    "run": run,
 }
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf, isfinite, nan
+from typing import Any
 
 from stabmon.readers import names
 from stabmon.readers.reading import Asked, Notes, ReadError, Reading, number, whole
@@ -58,6 +59,11 @@ class Roles:
     eval_loss: str = ""
     epoch: str = ""
     time: str = ""
+    run: str = ""
+    """Name of the column that tells runs apart, where there are several."""
+    read_run: str = ""
+    others: tuple[str, ...] = ()
+    """Other runs, those that the head has."""
 
 
 def roles(rows: Sequence[Row], asked: Asked, notes: Notes, where: str) -> Roles | None:
@@ -74,14 +80,29 @@ def roles(rows: Sequence[Row], asked: Asked, notes: Notes, where: str) -> Roles 
         losses = evaluations
     if not (asked.loss or losses):
         return None
-    chosen = {role: next(iter(names.best(role, seen)), "") for role in _MORE}
+    chosen: dict[str, Any] = {role: next(iter(names.best(role, seen)), "") for role in _MORE}
     loss = asked.loss or losses[0]
     if chosen["eval_loss"] == loss:
         chosen["eval_loss"] = ""
     step = asked.step or next(iter(names.best("step", seen)), "")
-    made = Roles(loss, step or (chosen["epoch"] if _counts_epochs(rows, loss, chosen["epoch"]) else ""), **chosen)
+    step = step or (chosen["epoch"] if _counts_epochs(rows, loss, chosen["epoch"]) else "")
+    made = replace(Roles(loss, step, **chosen), **_runs(rows, seen, asked, where))
+    if made.others:
+        notes.say(f"Several runs, told apart by {made.run!r}; {made.read_run!r} is read.")
     _say(made, [name for name in losses if name != loss and seen[name]], notes)
     return made
+
+
+def _runs(rows: Sequence[Row], seen: dict[str, int], asked: Asked, where: str) -> dict[str, Any]:
+    """Which of several runs is read: the first, or the one that was asked for, which may come after the head."""
+    column = next(iter(names.best("run", seen)), "")
+    found = list(dict.fromkeys(str(row[column]) for row in rows if column and row.get(column) not in (None, "")))
+    if asked.run is not None and not found:
+        raise ReadError(f"{where} has no column that tells runs apart, so leave the run's name out")
+    if len(found) + (asked.run is not None) < 2:
+        return {}
+    read = asked.run or found[0]
+    return {"run": column, "read_run": read, "others": tuple(name for name in found if name != read)}
 
 
 def _counts_epochs(rows: Sequence[Row], loss: str, epoch: str) -> bool:
@@ -116,6 +137,8 @@ def reader(roles: Roles) -> Callable[[Row], Reading | None]:
     def read(row: Row) -> Reading | None:
         nonlocal evaluation, known
         get = row.get
+        if roles.run and str(get(roles.run)) != roles.read_run:
+            return None
         loss, norm, rate = number(get(roles.loss)), _number(get, roles.grad_norm), _number(get, roles.learning_rate)
         if loss != loss and not evaluation and len(row) != known:  # the first evaluation may come late
             known, evaluation = len(row), next(iter(names.best("eval_loss", counts([row]))), "")

@@ -39,6 +39,7 @@ def readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | Non
     chosen = roles(head_rows(head) or [dict.fromkeys(columns, "")], asked, source.notes, source.name)
     if chosen is None:
         raise ReadError(f"{source.name} has no column that looks like a loss; name one with --loss: {columns}")
+    source.run, source.others = chosen.read_run, chosen.others
     return read_rows(source, columns, delimiter, chosen)
 
 

@@ -217,3 +217,15 @@ def test_quoted_cells_may_hold_commas_and_lines() -> None:
 
 def test_latin_1_is_read() -> None:
     assert read("étape;step;loss\n".encode("latin-1") + b"0;1;3\n\xe9;2;2.5\n").losses == [(1, 3), (2, 2.5)]
+
+
+def test_of_several_runs_in_a_table_one_is_read() -> None:
+    text = "run_id,step,loss\na,1,3\na,2,2.5\nb,1,7\nb,2,6\n"
+    found = read(text)
+    assert (found.recording.run.name, found.recording.others, found.losses) == ("a", ("b",), [(1, 3), (2, 2.5)])
+    assert "Several runs, told apart by 'run_id'; 'a' is read." in found.notes
+    assert read(text, run="b").losses == [(1, 7), (2, 6)]
+    with pytest.raises(ReadError, match="holds no loss"):
+        read(text, run="c")
+    with pytest.raises(ReadError, match="no column that tells runs apart"):
+        read("step,loss\n1,2\n", run="c")

@@ -49,6 +49,7 @@ def _readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | No
     chosen = roles(rows, asked, source.notes, source.name)
     if chosen is None:
         raise ReadError(f"{source.name} has no key that looks like a loss; name one with --loss")
+    source.run, source.others = chosen.read_run, chosen.others
     nested = any("/" in name for name in (chosen.loss, chosen.step, chosen.grad_norm, chosen.eval_loss))
     return by_line(source, _parser(reader(chosen), nested))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from stabmon.readers import names, table
 from stabmon.readers.format import Format, Head
@@ -52,7 +53,7 @@ def _roles(step: str, metrics: dict[str, str], seen: dict[str, int], asked: Aske
     loss = metrics.get(loss, loss)
     if loss not in metrics.values():
         raise ReadError(f"{name} has no {loss!r} for this run; name one with --loss: {', '.join(metrics)}")
-    columns = {role: metrics.get(metric, "") for role, metric in first.items()}
+    columns: dict[str, Any] = {role: metrics.get(metric, "") for role, metric in first.items()}
     if columns["eval_loss"] == loss:
         columns["eval_loss"] = ""
     return Roles(loss, asked.step or step, **columns)
