@@ -23,9 +23,11 @@ class Level:
         self._last: deque[float] = deque(maxlen=thresholds.NOW)
         self.missing = 0
         """Steps in a row at which it was not read."""
+        self._change: float | None = None
 
     def read(self, value: float, learn: bool) -> None:
         """Without `learn` no reading becomes part of what was before."""
+        self._change = None
         self.missing = 0 if isfinite(value) else self.missing + 1
         if isfinite(value):
             if learn and len(self._last) == thresholds.NOW:
@@ -49,7 +51,9 @@ class Level:
     @property
     def change(self) -> float:
         """From before to now, in units of `line`; 0 while that is not known."""
-        return (self.now - self.before) / self.line if self._before.full else 0.0
+        if self._change is None:  # asked for several times a step
+            self._change = (self.now - self.before) / self.line if self._before.full else 0.0
+        return self._change
 
     @property
     def gone(self) -> bool:

@@ -25,9 +25,9 @@ def theil_sen(x: Floats, y: Floats) -> Floats:
         half = slopes.shape[1] // 2
         slopes.partition((half - 1, half), axis=1)
         return slopes[:, half] if slopes.shape[1] % 2 else (slopes[:, half - 1] + slopes[:, half]) / 2
-    missing = gaps.all(axis=1)
-    slopes[missing] = 0
-    return np.where(missing, np.nan, np.nanmedian(slopes, axis=1))
+    slopes.sort(axis=1)  # NaN come last
+    known, rows = slopes.shape[1] - gaps.sum(axis=1), np.arange(len(slopes))
+    return np.asarray((slopes[rows, (known - 1) // 2] + slopes[rows, known // 2]) / 2)
 
 
 @lru_cache(64)

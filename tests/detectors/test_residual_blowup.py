@@ -167,10 +167,12 @@ def test_its_memory_does_not_grow_with_the_run() -> None:
 def test_theil_sen_is_the_median_of_all_pairwise_slopes() -> None:
     x, y = np.array([0.0, 1, 3, 4]), np.array([0.0, 2, 100, 8])
     pairs = [(y[j] - y[i]) / (x[j] - x[i]) for i in range(4) for j in range(i + 1, 4)]
-    both = np.stack([y, [0, np.nan, np.nan, np.nan]], axis=1)
+    gap = np.where(x == 1, np.nan, y)
+    both = np.stack([y, [0, np.nan, np.nan, np.nan], gap], axis=1)
     slope = theil_sen(x, both)
-    assert slope[0] == np.median(pairs)
+    assert slope[0] == theil_sen(x, both[:, :1])[0] == np.median(pairs)
     assert np.isnan(slope[1])
+    assert slope[2] == np.median([100 / 3, 8 / 4, -92 / 1])
 
 
 def late(count: int = 4000, begins: int = 3000, rate: float = 0.02) -> Floats:
