@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from stabmon.catalog import Combine
 from stabmon.records import Site
 from stabmon.taps import Due
-from stabmon.taps.forward import in_backward
-from stabmon.taps.hooks import Hook, spent
+from stabmon.taps.hooks import Hook
+from stabmon.taps.inputs import on_input
 from stabmon.taps.model.kinds import Norm
 from stabmon.taps.parts import Parts
-from stabmon.taps.ranks.sharding import local
 from stabmon.taps.readings import Place, Readings
 
 STATISTICS = ("activation_max", "activation_max_key", "range_used")
@@ -78,17 +75,10 @@ class Extremes:
         self._error = error
 
     def _hook(self, place: Place, norm: Norm) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-            if not self._parts.forward.training or not self._due.layers or in_backward():
-                return
-            x = args[0] if args else next(iter(kwargs.values()))
-            if x.numel() == 0:
-                return
-            with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else spent:
-                kept = self._parts.forward.weights_of(x, first=True)
-                self._readings.add(place, measure(norm.over.tokens(local(x.detach())), kept))
+        def read(x: Tensor, kept: Tensor | None) -> None:
+            self._readings.add(place, measure(norm.over.tokens(x), kept))
 
-        return hook
+        return on_input(self._parts.forward, lambda: self._due.layers, read)
 
 
 def measure(x_ND: Tensor, kept: Tensor | None = None) -> Tensor:

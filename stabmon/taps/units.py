@@ -5,10 +5,8 @@ Shapes: N tokens, U hidden units.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +17,10 @@ from stabmon.records import Site
 from stabmon.taps import Due
 from stabmon.taps.attention.tap import is_attention
 from stabmon.taps.experts import is_experts
-from stabmon.taps.forward import in_backward
-from stabmon.taps.hooks import Hook, spent
+from stabmon.taps.hooks import Hook
+from stabmon.taps.inputs import on_input
 from stabmon.taps.model.places import sublayer_sites
 from stabmon.taps.parts import Parts
-from stabmon.taps.ranks.sharding import local
 from stabmon.taps.readings import Place, Readings
 
 STATISTICS = ("dead_unit_share", "saturated_unit_share")
@@ -93,19 +90,10 @@ class Units:
         self._error = error
 
     def _hook(self, place: Place) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-            if not self._parts.forward.training or not self._due.layers or in_backward():
-                return
-            x = args[0] if args else next(iter(kwargs.values()))
-            if x.numel() == 0:
-                return
-            # A clock would break a compiled graph.
-            with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else spent:
-                kept = self._parts.forward.weights_of(x, first=True)
-                x_NU = local(x.detach()).reshape(-1, x.shape[-1])
-                self._readings.add(place, *measure(x_NU, kept, self._width))
+        def read(x: Tensor, kept: Tensor | None) -> None:
+            self._readings.add(place, *measure(x.reshape(-1, x.shape[-1]), kept, self._width))
 
-        return hook
+        return on_input(self._parts.forward, lambda: self._due.layers, read)
 
 
 def find_projections(model: nn.Module, blocks: Sequence[str]) -> list[Projection]:
