@@ -18,9 +18,10 @@ from stabmon.records import Finding, Snapshot
 
 
 class ContextStall:
-    """Warns of a collapse of the context share that is deep or lasts (falling, or frozen), calls it critical when it
-    will not resolve at this learning rate or when a run that had learnt has lost it, and eases to info, with the most
-    steps it can take, when it resolves. Silent where context is worth nothing; warns at most where that is unknown.
+    """Warns of a collapse of the context share that goes deep soon or lasts (falling, or frozen), calls it critical
+    when it will not resolve at this learning rate or when a run that had learnt has lost it, and eases to info, with
+    the most steps it can take, when it resolves. Of one that is shallow or slow it tells (info): most end by
+    themselves. Silent where there is nothing to learn; warns at most where that is unknown.
 
     Score: ln s / ln 1e-4, so 1 at s = 1e-4 and 2 at 1e-8.
     """
@@ -32,6 +33,7 @@ class ContextStall:
         "loss",
         "unigram_loss",
         "bigram_loss",
+        "class_mean_loss",
         "pretrained",
         "learning_rate",
         "token_similarity",
@@ -44,6 +46,7 @@ class ContextStall:
         self._floored = False
         self._step = 0
         self._since: int | None = None
+        self._sank: int | None = None
         self._slope = float("nan")
         self._verdict: Verdict | None = None
         self._start_spells()
@@ -106,13 +109,15 @@ class ContextStall:
         self._over.see(not share.last <= limit or self._task.quiet, self._step)
         if self._over.since is not None:
             if self._verdict is None or self._over.lasts(thresholds.OVER_STEPS, self._step):
-                self._verdict = self._since = None
+                self._verdict = self._since = self._sank = None
                 self._start_spells()
             return
         slope = share.slope()
         if self._since is None or np.isnan(slope):
             return
         self._slope = slope
+        if self._sank is None and share.below(thresholds.SUNK):
+            self._sank = self._step
         self._rising.see(slope > thresholds.RISING, self._step)
         self._flat.see(abs(slope) < thresholds.FLAT, self._step)
         self._low.see(slope <= thresholds.FALLING and share.below(thresholds.LOW), self._step)
@@ -123,7 +128,7 @@ class ContextStall:
     def _decide(self, since: int) -> Verdict | None:
         """Of a share that has collapsed since that step."""
         old = self._verdict
-        known = isfinite(self._task.gap)
+        known = isfinite(self._task.worth)
         if old == "lost" and known:
             return old
         if self._rising.since is not None:
@@ -137,8 +142,12 @@ class ContextStall:
         gone = self._lost.lasts(thresholds.LOST_STEPS, self._step) or self._low.lasts(thresholds.LOW_STEPS, self._step)
         if known and gone and agrees and self._step >= self._rate.cut_until:
             return "lost"
-        if self._flat.lasts(thresholds.FLAT_STEPS, self._step):
-            return "frozen"
-        if self._share.below(thresholds.SUNK) or self._step - since >= thresholds.SUNK_STEPS:
-            return "falling"
-        return "falling" if old else None
+        waited = self._step - since
+        if not self._is_deep(since) and waited < thresholds.PATIENT_STEPS:
+            return "plateau" if old or waited >= thresholds.PLATEAU_STEPS else None
+        return "frozen" if self._flat.lasts(thresholds.FLAT_STEPS, self._step) else "falling"
+
+    def _is_deep(self, since: int) -> bool:
+        """Whether it sank soon, or deeper than any plateau that ends."""
+        soon = self._sank is not None and self._sank - since <= thresholds.SOON_STEPS
+        return soon or self._share.below(thresholds.LOST)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite, log
+from math import expm1, isfinite, log
 from typing import Literal
 
 from stabmon.detectors import words
@@ -11,9 +11,10 @@ from stabmon.detectors.stall_readings import Depth, Rate, Task
 from stabmon.detectors.thresholds import stall as thresholds
 from stabmon.records import Finding, Severity
 
-Verdict = Literal["falling", "frozen", "lost", "fell_back", "rising"]
+Verdict = Literal["plateau", "falling", "frozen", "lost", "fell_back", "rising"]
 
 _SEVERITY: dict[Verdict, Severity] = {
+    "plateau": "info",
     "falling": "warning",
     "frozen": "warning",
     "lost": "critical",
@@ -21,6 +22,7 @@ _SEVERITY: dict[Verdict, Severity] = {
     "rising": "info",
 }
 _TREND: dict[Verdict, str] = {
+    "plateau": "It is not growing back yet",
     "falling": "It is not growing back",
     "frozen": "It neither falls nor grows back",
     "lost": "It is too small to grow back at this learning rate",
@@ -61,8 +63,10 @@ def _action(stall: Stall, task: Task, rate: Rate) -> str:
     if stall.verdict == "rising":
         left = max(1, round(log(thresholds.RESOLVED / stall.share) / stall.slope))
         return f"is on a plateau that ends in at most {left} steps. Let it run: {same}, but ever less so"
-    lost = stall.step - stall.since
-    cost = "nothing is lost yet" if stall.step <= 100 else f"{lost} steps are lost, and so is every further one"
+    if stall.verdict == "plateau":
+        until = stall.since + thresholds.PATIENT_STEPS
+        return f"is on a plateau that may end by itself. Wait until step {until}: {same}, as in a stall, but less so"
+    cost = _cost(stall)
     if task.fell_back:
         return f"has lost what it had learnt: {same}. Go back to a checkpoint before step {stall.since}; {cost}"
     if stall.step < rate.cut_until:
@@ -70,10 +74,20 @@ def _action(stall: Stall, task: Task, rate: Rate) -> str:
             f"is not learning yet: {same}. Wait for the cut of step {rate.cut_at} until step {rate.cut_until}; {cost}"
         )
     if stall.verdict == "frozen":
-        return f"is stuck: {same}, no more and no less so. Cut to {words.slower(rate.top, 10)} or restart; {cost}"
-    at = f"lr {words.rate(rate.top)}" if rate.top > 0 else "this learning rate"
-    start = f"will not learn at {at}" if stall.verdict == "lost" else "is not learning"
+        start = "is stuck"
+        same += ", no more and no less so"
+    else:
+        at = f"lr {words.rate(rate.top)}" if rate.top > 0 else "this learning rate"
+        start = f"will not learn at {at}" if stall.verdict == "lost" else "is not learning"
     return f"{start}: {same}. Restart with {words.slower(rate.top, 3)} or warm-up; {cost}"
+
+
+def _cost(stall: Stall) -> str:
+    lost = stall.step - stall.since
+    if stall.step <= 100 or lost < 1:
+        return "nothing is lost yet"
+    steps = "1 step is" if lost == 1 else f"{lost} steps are"
+    return f"{steps} lost, and so is every further one"
 
 
 def _cause(stall: Stall, task: Task) -> str:
@@ -82,13 +96,19 @@ def _cause(stall: Stall, task: Task) -> str:
         if task.fell_back
         else "The first updates moved all positions alike and drowned"
     )
-    if isfinite(task.gap):
-        known = f"there is something to learn (the left neighbour alone is worth {task.gap:.2f} nats)"
+    if isfinite(task.worth):
+        known = f"there is something to learn ({_source(task)} alone is worth {task.worth:.2f} nats)"
     elif isfinite(task.excess):
-        known = "whether there is anything to learn is unknown (the targets are no sequence that neighbours tell of)"
+        known = (
+            "whether there is anything to learn is unknown (neither a neighbour nor a mean input tells of the targets)"
+        )
     else:
         known = "whether there is anything to learn is unknown (no targets were given)"
     return f"{how} what tells the positions apart. {_TREND[stall.verdict]}, and {known}."
+
+
+def _source(task: Task) -> str:
+    return "the left neighbour" if isfinite(task.gap) else "the mean input of each class"
 
 
 def _remedies(stall: Stall, task: Task, rate: Rate) -> tuple[str, ...]:
@@ -96,6 +116,11 @@ def _remedies(stall: Stall, task: Task, rate: Rate) -> tuple[str, ...]:
         return (
             "Let it run; stop it only if the plateau outlasts the forecast.",
             "A warm-up would shorten the next one.",
+        )
+    if stall.verdict == "plateau":
+        return (
+            "Let it run: you are told as soon as it grows back, or goes too deep to.",
+            "A higher learning rate makes it worse, a warm-up or a lower one shortens the next one.",
         )
     slower = words.slower(rate.top, 3)
     if task.fell_back:
@@ -105,11 +130,16 @@ def _remedies(stall: Stall, task: Task, rate: Rate) -> tuple[str, ...]:
             "Clip gradients at 1, or lower Adam's beta2 to .95.",
         )
     return (
-        f"Cut the learning rate x10 now, to {words.slower(rate.top, 10)}: cut at step 5 such a run left its "
-        "plateau at step 360, cut at step 30 only at 920.",
-        f"Restart with a warm-up of 300 steps or more, or with {slower}.",
+        f"Restart with {slower}, or with a warm-up of 300 steps or more: nothing was learnt that would be lost.",
+        f"Without a restart: cut the learning rate x10 at once, to {words.slower(rate.top, 10)}. Cut at step 5 such a "
+        "run left its plateau at step 360, cut at step 30 only at 920.",
         "Use Pre-LN, or DeepNorm's initialisation and residual scale.",
     )
+
+
+def _pace(slope: float) -> str:
+    change = 100 * abs(expm1(slope))
+    return f"{'grows' if slope > 0 else 'shrinks'} by {change:.2g} % a step" if change >= 0.05 else "does not change"
 
 
 def _evidence(stall: Stall, task: Task, depth: Depth, rate: Rate) -> dict[str, float]:
@@ -119,6 +149,7 @@ def _evidence(stall: Stall, task: Task, depth: Depth, rate: Rate) -> dict[str, f
         **task.losses,
         "loss_above_unigram": task.excess,
         "bigram_gap": task.gap,
+        "class_mean_gap": float("nan") if isfinite(task.gap) else task.worth,
         "token_similarity": depth.similarity,
         "lower_upper_grad_ratio": depth.ratio,
         "learning_rate": rate.top,
@@ -129,7 +160,7 @@ def _evidence(stall: Stall, task: Task, depth: Depth, rate: Rate) -> dict[str, f
 def _ruled_out(stall: Stall, task: Task, depth: Depth) -> tuple[str, ...]:
     rising = stall.verdict == "rising"
     said = (
-        (task.gap > thresholds.LEARNABLE, f"nothing to learn: the left neighbour is worth {task.gap:.2f} nats"),
+        (task.worth > thresholds.LEARNABLE, f"nothing to learn: {_source(task)} is worth {task.worth:.2f} nats"),
         (task.excess > -thresholds.LEARNING, f"learning: the loss is {task.excess:+.2f} nats from the unigram loss"),
         (task.began > -thresholds.LEARNING, f"pretrained weights: the first loss was {task.began:+.2f} nats from it"),
         (
@@ -138,9 +169,9 @@ def _ruled_out(stall: Stall, task: Task, depth: Depth) -> tuple[str, ...]:
         ),
         (
             not rising and stall.slope <= thresholds.RISING,
-            f"a plateau that ends: ln s moves by {stall.slope:+.3f} a step",
+            f"a plateau that ends: the context share {_pace(stall.slope)}",
         ),
-        (rising, f"a stall for good: ln s grows by {stall.slope:.3f} a step"),
+        (rising, f"a stall for good: the context share {_pace(stall.slope)}"),
         (stall.probed, "dropout noise: the share is the probe's, in eval mode"),
     )
     return tuple(phrase for holds, phrase in said if holds)

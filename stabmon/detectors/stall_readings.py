@@ -77,6 +77,7 @@ class Task:
     def __init__(self) -> None:
         self._excess: deque[float] = deque(maxlen=thresholds.SMOOTHED)
         self._gap: deque[float] = deque(maxlen=thresholds.SMOOTHED)
+        self._told: deque[float] = deque(maxlen=thresholds.SMOOTHED)
         self._first: float | None = None
         self._best = 0.0
         self._pretrained = False
@@ -84,9 +85,9 @@ class Task:
         self.losses: dict[str, float] = {}
 
     def read(self, snapshot: Snapshot) -> None:
-        now = {name: snapshot.scalar(name) for name in ("loss", "unigram_loss", "bigram_loss")}
+        now = {name: snapshot.scalar(name) for name in ("loss", "unigram_loss", "bigram_loss", "class_mean_loss")}
         self.losses |= {name: value for name, value in now.items() if isfinite(value)}
-        loss, unigram, bigram = now.values()
+        loss, unigram, bigram, class_mean = now.values()
         self._pretrained |= snapshot.scalar("pretrained") > 0
         if isfinite(loss) and self._first is None:
             self._first = loss
@@ -97,6 +98,8 @@ class Task:
         if isfinite(unigram):
             self._gap.append(unigram - bigram)
             self._paired |= isfinite(bigram)
+        if isfinite(unigram) and isfinite(class_mean):
+            self._told.append(unigram - class_mean)
 
     @property
     def excess(self) -> float:
@@ -108,6 +111,13 @@ class Task:
         """Nats that the left neighbour alone is worth; NaN = unknown: no targets, or targets that are no sequence."""
         known = [gap for gap in self._gap if gap == gap]
         return median(known) if 2 * len(known) > len(self._gap) else float("nan")
+
+    @property
+    def worth(self) -> float:
+        """Nats that there are to learn at least: the gap, else, where they are enough to be sure of, those that the
+        mean inputs of the classes are worth; NaN = unknown."""
+        told = median(self._told) if len(self._told) == thresholds.SMOOTHED else float("nan")
+        return self.gap if isfinite(self.gap) or not told > thresholds.LEARNABLE else told
 
     @property
     def learns(self) -> bool:

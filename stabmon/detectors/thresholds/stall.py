@@ -16,9 +16,15 @@ FIRST_STEP = 10
 """Live: before it healthy runs fall as fast as stalled ones."""
 
 SUNK = 2e-6
-SUNK_STEPS = 60
-"""Under it, or so long under COLLAPSED without rising, a warning. Live (2 to 12 layers, width 48 to 128): 22 stalled
-language models were under it by step 10 to 23; of 8 plateaus under 1e-4 that resolved three were, at step 25 to 35."""
+SOON_STEPS = 60
+"""Under it so soon after the collapse, a warning. Live (2 to 12 layers, width 48 to 128): 45 stalled language models
+were under it by step 10 to 28, of 8 plateaus that had collapsed and resolved one; of 12 layers at a low learning rate
+three were under it after 90 to 150 steps, and all three resolved."""
+PLATEAU_STEPS = 60
+PATIENT_STEPS = 500
+"""A collapse that is not so deep, or not so soon, is told of after so many steps without rising, and warned of after so
+many. Live: the longest plateau that ended by itself lasted 440."""
+
 LOST = 1e-7
 LOST_STEPS = 30
 """Under it and not rising for so long, nothing turned up any more. Live: the lowest of the plateaus that resolved were
