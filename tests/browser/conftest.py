@@ -18,16 +18,15 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from stabmon.server.thread import Server
 
-PATIENCE = 40.0
+PATIENCE = 60.0
 """Seconds until a page that does not show what it should is given up."""
 TOKEN = "open-sesame"
 _Found = TypeVar("_Found")
 _DRAWN = """
 return [...document.querySelectorAll(".panel canvas")].filter((canvas) => {
-  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
-  copy.drawImage(canvas, 0, 0);
-  const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
-  return new Set(new Uint32Array(pixels.buffer)).size > 20;
+  const copy = new OffscreenCanvas(120, 60).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0, 120, 60);
+  return new Set(new Uint32Array(copy.getImageData(0, 0, 120, 60).data.buffer)).size > 20;
 }).map((canvas) => canvas.closest("figure").id)
 """
 _TILE = """
@@ -65,7 +64,7 @@ class Browser:
                     return found
             except StaleElementReferenceException:  # it was redrawn in between
                 pass
-            time.sleep(0.05)
+            time.sleep(0.1)
         raise AssertionError(f"not within {PATIENCE} s; the page shows: {self.text()!r}")
 
     def until_shown(self, words: str, selector: str = "body") -> None:

@@ -42,7 +42,7 @@ function crosses(line, scale) {
   const steps = line.steps.filter((_, i) => isOdd(line.high[i]) || isOdd(line.low[i])).map(scale.at);
   const shown = steps.filter((x) => x >= scale.min && x <= scale.max);
   const few = shown.filter((_, i) => i % Math.ceil(shown.length / 40) === 0);
-  return { silent: true, animation: false, symbol: "path://M0 0L10 10M10 0L0 10", symbolSize: 9, itemStyle: { color: "none", borderColor: colour("critical"), borderWidth: 2 }, label: { show: false }, data: few.map((x) => ({ coord: [x, 1], y: 8 })) };
+  return { silent: true, animation: false, symbol: "path://M0 0L10 10M10 0L0 10", symbolSize: 9, itemStyle: { color: "none", borderColor: colour("critical"), borderWidth: 2 }, label: { show: false }, data: few.map((x) => ({ coord: [x, 1], y: 27 })) };
 }
 
 function drawn(line, points, scale, style) {

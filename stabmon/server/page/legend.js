@@ -11,7 +11,7 @@ export function scaleChips({ data: { range, list, values } }) {
   const odd = values.some((line) => line.some((value) => value !== null && !Number.isFinite(Number(value))));
   const text = `${number(range.low)} `;
   return [
-    make("span", { class: "scale", title: range.log ? "logarithmic" : "linear" }, text, bar, ` ${number(range.high)}`, make("small", {}, ` (middle ${number(middle)})`)),
+    make("span", { class: "scale", title: range.log ? "logarithmic" : "linear" }, text, bar, ` ${number(range.high)}`, make("small", {}, ` (middle ${number(Number(middle.toPrecision(2)))})`)),
     ...(odd ? [make("span", { class: "scale" }, make("i", { class: "stripes" }), " not finite")] : []),
   ];
 }

@@ -1,9 +1,10 @@
 // Which view: the list of a folder's runs, or one run.
 
 import { get, Refused, served } from "./api.js";
-import { notice } from "./dom.js";
+import { find, notice } from "./dom.js";
 import { showList } from "./list.js";
 import { showRun } from "./run.js";
+import { watchTheme } from "./theme.js";
 
 async function start() {
   const address = new URL(location.href);
@@ -18,7 +19,10 @@ async function start() {
   // A report shows all runs that it holds.
   const beside = served ? named : runs.slice(1).map(({ id }) => id);
   if (wanted !== null) return showRun(wanted, { live, runs, beside });
-  if (!live) return showList();
+  if (!live) {
+    watchTheme(find("theme"), () => {});
+    return showList();
+  }
   if (runs.length > 0) return showRun(runs[0].id, { live, runs, beside });
   return notice(
     "Nothing to show here",

@@ -12,6 +12,7 @@ export function number(value) {
 
 export function percent(ratio) {
   if (ratio === null || ratio === undefined) return "–";
+  if (!Number.isFinite(Number(ratio))) return "not finite";
   return ratio < 0.0995 ? `${(100 * ratio).toPrecision(2)} %` : `${Math.round(100 * ratio)} %`;
 }
 
