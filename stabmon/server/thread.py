@@ -77,8 +77,6 @@ class Server:
         self._address = self._socket.getsockname()
         if token is None and beyond_this_machine(self._address[0]):
             _log.warning("stabmon: whoever can reach %s may read /metrics, since no token is given", self.url)
-        for name in ("uvicorn.error", "uvicorn.access"):
-            logging.getLogger(name).addFilter(_is_news)
         self._server = uvicorn.Server(_config(app, certificate, key))
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._socket]}, name=_NAME, daemon=True
@@ -141,6 +139,8 @@ class Server:
 def _config(app: ASGIApp, certificate: Path | None, key: Path | None) -> uvicorn.Config:
     import uvicorn
 
+    for name in ("uvicorn.error", "uvicorn.access"):
+        logging.getLogger(name).addFilter(_is_news)
     return uvicorn.Config(
         app,
         log_config=None,
