@@ -73,6 +73,7 @@ class DeadLayers:
         self._is_block = np.array([s.layer is not None and s.role == "block" for s in self._sites], bool)
         self._post = np.array([site.layer in after for site in self._sites], bool)
         self._last = int(np.flatnonzero(self._is_block)[-1]) if self._is_block.any() else -1
+        self._many = bool(self._is_block.sum() > 1)
         self._begun: list[tuple[int, Floats]] = []
         self._own: Floats | None = None
         """ln ratio of each site in the run's first steps."""
@@ -89,7 +90,7 @@ class DeadLayers:
                 self._start(snapshot.layout)
         self._read_task(snapshot)
         squares = snapshot["grad_sq"]
-        if self._is_block.sum() > 1 and np.isfinite(squares[self._last]) and squares[self._last] > 0:
+        if self._many and 0 < squares[self._last] < np.inf:
             self._step = snapshot.step
             self._read(snapshot)
             self._judge()

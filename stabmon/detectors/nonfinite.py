@@ -8,6 +8,7 @@ from math import isfinite, isnan
 import numpy as np
 
 from stabmon.catalog import Array
+from stabmon.detectors.level import of_the_model
 from stabmon.records import Finding, Site, Snapshot
 
 # In the order in which a step makes them: the first statistic with an Inf names the place.
@@ -87,7 +88,7 @@ class NonFinite:
         elif self._since is None:
             hidden = self._zeros.hidden and not self._found
             self._since = self._zeros.since if hidden else snapshot.step - max(self._skips - 1, 0)
-        return np.full(len(snapshot["loss"]), score, np.float32)
+        return of_the_model(score, snapshot)
 
     def explain(self, site: int) -> Finding:
         """The lowest site of the first statistic, in the order of a step, that holds an Inf."""

@@ -56,7 +56,7 @@ class ResidualBlowup:
             self._scores = np.zeros(len(values), np.float32)
         self._clock.tick(snapshot)
         self._shocks.read(snapshot)
-        if np.isfinite(values).any() and self._clock.now > 0:
+        if np.isfinite(values).any() and self._clock.now > 0 and self._clock.pace > 0:
             self._judge(snapshot, values)
         return self._scores
 

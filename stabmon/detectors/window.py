@@ -23,10 +23,11 @@ class Window:
         return len(self._sorted) == self.size
 
     def push(self, value: float) -> None:
-        if self.full:
-            del self._sorted[bisect_left(self._sorted, self._order.popleft())]
+        ordered = self._sorted
+        if len(ordered) == self.size:
+            del ordered[bisect_left(ordered, self._order.popleft())]
         self._order.append(value)
-        insort(self._sorted, value)
+        insort(ordered, value)
 
     @property
     def median(self) -> float:

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from stabmon.catalog import Array
+from stabmon.detectors.level import of_the_model
 from stabmon.detectors.thresholds import wiring as thresholds
 from stabmon.detectors.wiring_start import Start
 from stabmon.detectors.wiring_steps import Kept, Uncorrected, Unmoved
@@ -66,7 +67,7 @@ class Wiring:
         """float32[1]: it judges the whole model."""
         if not np.isnan(snapshot.values).all():
             self._read(snapshot)
-        return np.full(snapshot.layout.slots("loss").size, float(self._found is not None), np.float32)
+        return of_the_model(float(self._found is not None), snapshot)
 
     def _read(self, snapshot: Snapshot) -> None:
         self._mute |= snapshot.scalar("pretrained") > 0

@@ -21,9 +21,12 @@ class Unmoved:
         self._since = 0
 
     def read(self, snapshot: Snapshot) -> None:
-        update, gradient = snapshot["intended_update_sq"], snapshot["grad_sq"]
-        if not (update > 0).any() or gradient.size != update.size:
-            return  # not read, or the whole step was left out
+        update = snapshot["intended_update_sq"]
+        if not (update > 0).any():
+            return  # not read, or the whole step was left out: nearly every step
+        gradient = snapshot["grad_sq"]
+        if gradient.size != update.size:
+            return
         sites = snapshot.layout.sites_of("intended_update_sq")
         if sites != self._sites:
             self._sites, self._still, self._since = sites, np.zeros(len(sites)), snapshot.step
