@@ -100,7 +100,8 @@ class News:
 
 
 class Tail:
-    """One run log, read from its first row on, or with `last` from the last so many rows on, but with all its alerts.
+    """One run log, read from its first row on, or with `last` from the last so many rows on, without values per layer,
+    but with all its alerts.
 
     Only the main line is told.
     """
@@ -162,7 +163,8 @@ class Tail:
         begin = self._row
         if self._last is not None:
             begin = max(begin, newest - self._last)
-        found = self._rows(db, begin, newest, self._most(db, begin))
+        which: Which = "all" if self._last is None else "model"
+        found = self._rows(db, begin, newest, self._most(db, begin), which)
         last = found[-1][0] if found else newest
         kept, span = main_line(db), (self._row, last)
         told = "SELECT row, record FROM {} WHERE row > ? AND row <= ? ORDER BY rowid"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
@@ -13,11 +12,14 @@ from starlette.responses import StreamingResponse
 
 from stabmon.server import answers, models
 from stabmon.server.history import LAYERS, History
+from stabmon.server.reasons import reason
 from stabmon.server.shelf import Shelf, catch_up
-from stabmon.server.standing import MODEL, Standing
+from stabmon.server.standing import MODEL
 
 _FOREVER = 2**62
 _HEARTBEAT_SECONDS = 15
+_LIST_SECONDS = 0.7
+"""What of a folder is not read by then comes with a later answer."""
 _TICKS = 4
 """A second has so many: how quickly a stream notices that the server ends."""
 
@@ -47,7 +49,7 @@ Opened = Annotated[tuple[str, History], Depends(_opened)]
 @router.api_route("/runs", methods=_READ)
 async def _runs(request: Request) -> Response:
     shelf: Shelf = request.app.state.shelf
-    rows = [await _row(name, standing) for name, standing in shelf.standings().items()]
+    rows = await request.app.state.listing.rows(time.perf_counter() + _LIST_SECONDS)
     return answered(models.Runs(live=shelf.live, now=time.time(), runs=rows))
 
 
@@ -166,23 +168,9 @@ def _rows(history: History) -> str:
     return f"event: rows\ndata: {news.model_dump_json()}\n\n"
 
 
-async def _row(name: str, standing: Standing) -> models.RunRow:
-    try:
-        await catch_up(standing)
-    except (OSError, ValueError) as error:
-        return models.RunRow(id=name, name=name, error=reason(error))
-    return answers.run_row(name, standing)
-
-
 def check(statistic: str, allowed: tuple[str, ...]) -> None:
     if statistic not in allowed:
         raise HTTPException(404, f"there is no statistic {statistic!r} here; there are: {', '.join(allowed)}")
-
-
-def reason(error: Exception) -> str:
-    """Without the folder: whoever reads the page need not know this machine's files."""
-    words = [Path(word).name if word.startswith("/") else word for word in str(error).split(" ")]
-    return " ".join(words)
 
 
 def answered(answer: models.Answer) -> Response:

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stabmon.server import api, assets, export, marking
 from stabmon.server.access import Access, is_local, refusal
+from stabmon.server.listing import Listing
 from stabmon.server.scraping import scraping
 from stabmon.server.shelf import RunLogs, Shelf
 
@@ -45,7 +46,8 @@ def create_app(
     access = Access(token)
     app = FastAPI(title="stabmon", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(_Guard, hosts={"localhost", *_own_names(), *map(str.lower, hosts)})
-    app.state.shelf, app.state.closing = Shelf(run_logs, live), closing
+    shelf = Shelf(run_logs, live)
+    app.state.shelf, app.state.listing, app.state.closing = shelf, Listing(shelf), closing
 
     async def scraper(request: Request) -> None:
         if not open_metrics and not is_local(request):

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from stabmon.records import MarkKind
 from stabmon.runlog.marks import Mark, add_mark
 from stabmon.server import answers
-from stabmon.server.api import Opened, answered, reason
+from stabmon.server.api import Opened, answered
+from stabmon.server.reasons import reason
 from stabmon.server.shelf import catch_up
 
 _TRIES = 20

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -166,8 +168,8 @@ class Standing:
 def _touched(path: Path) -> tuple[int, ...]:
     """Differs once the run log was written to: SQLite writes to the file itself or to its write-ahead log."""
     found: list[int] = []
-    for file in (path, path.with_name(f"{path.name}-wal")):
-        if file.exists():
-            status = file.stat()
+    for file in (str(path), f"{path}-wal"):
+        with suppress(FileNotFoundError):
+            status = os.stat(file)
             found += [status.st_ino, status.st_mtime_ns, status.st_size]
     return tuple(found)

@@ -92,6 +92,13 @@ class Writing:
             told = (alerts, events) if i == count - 1 else ((), ())
             self._writer.emit(snapshot(self.last, loss, start=self.start, values=values), *told)
 
+    def judged_by(self, needs: Mapping[str, Sequence[str]]) -> None:
+        self._writer.judged_by(needs)
+
+    def scored(self, *scores: float) -> None:
+        """Of the step that comes next."""
+        self._writer.scored(np.array(scores, dtype=np.float32))
+
     def emit(self, made: Snapshot) -> None:
         self.last = made.step
         self._writer.emit(made, (), ())

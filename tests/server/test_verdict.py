@@ -59,7 +59,6 @@ def test_an_open_alert_is_the_verdict_with_its_words_and_since_when(writing: Wri
     assert told(writing) == Verdict(
         "critical",
         "NOT LEARNING since step 9: every token gets the same answer, worst in block 1. Restart with lr <= 3e-4.",
-        "Is not learning: every token gets the same answer. Restart with lr <= 3e-4. "
         "Step 11, loss 3.1, what the unigram baseline scores.",
     )
 
@@ -68,7 +67,32 @@ def test_the_worst_of_several_open_alerts_comes_first(writing: Writing) -> None:
     writing.step(50, alerts=[alert(50, "warning", detector="residual_blowup", action="is blowing up"), alert(50)])
     found = told(writing)
     assert found.level == "critical"
-    assert found.text.index("Is not learning") < found.text.index("Is blowing up.")
+    assert found.title.endswith("worst in block 1. Restart with lr <= 3e-4. (and 1 more)")
+    assert found.text == "Is blowing up. Step 50, loss 2, 0.4 nats below the bigram baseline."
+
+
+def test_what_waiting_costs_is_said_beside_the_title(writing: Writing) -> None:
+    writing.step(
+        50, alerts=[alert(50, action="is blowing up: it grows since step 48. Cut to 1/10 now; the loss breaks")]
+    )
+    found = told(writing)
+    assert found.title == "BLOWING UP since step 48: it grows, worst in block 1. Cut to 1/10 now."
+    assert found.text.startswith("The loss breaks. Step 50")
+
+
+def test_names_of_statistics_are_not_shouted(writing: Writing) -> None:
+    writing.step(
+        50, alerts=[alert(50, layer=None, action="has values that are not finite since step 48 (grad_sq). Stop")]
+    )
+    assert told(writing).title == "VALUES THAT ARE NOT FINITE (grad_sq) since step 48. Stop."
+
+
+def test_the_verdict_says_what_it_is_based_on_and_who_could_not_judge(writing: Writing) -> None:
+    writing.judged_by({"spike": ("loss",), "attention_blowup": ("attention_logit_max",)})
+    writing.step(60)
+    assert told(writing).basis == (
+        "Based on 1 of 2 detectors, which judged 60 steps; the loss is compared as the mean of the newest steps."
+    )
 
 
 def test_an_alert_that_has_ended_leaves_the_run_healthy(writing: Writing) -> None:
