@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
@@ -72,17 +73,20 @@ def _verdict(view: View) -> RenderableType:
 def _loss(view: View, width: int) -> RenderableType | None:
     if view.loss is None:
         return None
-    rungs = [("loss", view.loss), *view.baselines.items()]
+    means = {"loss": view.mean_loss, **view.baselines}
+    rungs = [(name, value) for name, value in means.items() if value is not None]
     ladder = Text(" › ", style=_FAINT).join(
         Text(f"{plain(name)} {number(value)}", style="bold" if name == "loss" else "")
-        for name, value in sorted(rungs, key=lambda rung: -(rung[1] or 0.0))
+        for name, value in sorted(rungs, key=lambda rung: -rung[1])
     )
     if view.eval_loss is not None:
         ladder.append(f"  evaluation {number(view.eval_loss)}")
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(min_width=_LABEL, no_wrap=True)
-    table.add_row(Text("loss"), Text(spark(view.losses, width - _LABEL - 2), style="cyan", no_wrap=True))
-    table.add_row(Text(), ladder)
+    table.add_row(
+        Text(f"loss {number(view.loss)}"), Text(spark(view.losses, width - _LABEL - 2), style="cyan", no_wrap=True)
+    )
+    table.add_row(Text("recent mean"), ladder)
     return Group(table, Text())
 
 
@@ -124,10 +128,16 @@ def _alert(alert: AlertRow, said: str) -> Iterator[RenderableType]:
     mark = f", {alert.mark.kind.replace('_', ' ')}" if alert.mark else ""
     head = f"{_MARKS[alert.severity]} {alert.severity} {plain(alert.detector)}"
     yield Text.assemble((head, _STYLES[alert.severity]), f" since step {alert.since:,}{where}{mark}")
-    lines = [] if alert.action.lower() in said.lower() else [alert.action]
+    lines = [] if _told(alert.action, said) else [alert.action]
     lines += [f"First: {remedy}" for remedy in alert.remedies[:1]]
     lines.append(f"More: stabmon runbook {alert.detector}")
     yield Padding(Text(f"{chr(10).join(map(plain, lines))}\n"), (0, 0, 0, 2))
+
+
+def _told(action: str, said: str) -> bool:
+    """Whether a clause of what to do stands above already: the verdict begins it in its own words."""
+    clauses = re.split(r"[.:;] ", action.lower().rstrip("."))
+    return any(clause in said.lower() for clause in clauses[1:] or clauses)
 
 
 def _cost(view: View) -> RenderableType:

@@ -59,6 +59,8 @@ class View(Answer):
     loss: Number
     losses: list[Number]
     """From the first step to the newest, the highest of what is merged."""
+    mean_loss: Number
+    """Of the newest steps, as the baselines are."""
     baselines: dict[str, Number]
     eval_loss: Number
     signals: list[Signal]
@@ -85,6 +87,7 @@ def look(source: Source) -> View:
         silent=run.silent,
         loss=run.values.get("loss"),
         losses=_highest(source.series("loss", POINTS)) if "loss" in taken else [],
+        mean_loss=run.loss_mean,
         baselines=run.baselines,
         eval_loss=run.values.get("eval_loss"),
         signals=[found for name in SIGNALS if name in taken and (found := signal(source, name))],

@@ -28,7 +28,7 @@ def lines(view: View, width: int, notice: str = "") -> list[str]:
     """Without colour, as a pipe gets it."""
     out = StringIO()
     Console(file=out, width=width, highlight=False).print(draw(view, width, notice))
-    return out.getvalue().splitlines()
+    return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
 def seen(path: Path, width: int = 100) -> str:
@@ -47,14 +47,16 @@ def writing(tmp_path: Path) -> Writing:
 
 
 def test_it_shows_the_verdict_the_loss_among_its_baselines_and_the_cost(writing: Writing) -> None:
-    writing.step(60, loss=2.0)
+    writing.step(59, loss=2.0)
+    writing.step(loss=3.5)
     writing.close()
     view = look(Local(writing.path))
     text = "\n".join(lines(view, 100))
-    assert f"stabmon r1  finished  step 60{' ' * 10}" in text
+    assert "stabmon r1  finished  step 60  " in text
     assert f"{view.verdict.title}\n{view.verdict.text}" in text
-    # The recipe of the run: 2.0 is below bigram 2.4, unigram 3.1, uniform 5.5; 10 ms of each second.
-    assert "uniform 5.5 › unigram 3.1 › bigram 2.4 › loss 2" in text
+    # The recipe of the run: bigram 2.4, unigram 3.1, uniform 5.5; the mean of 50 steps, one of which is 3.5, is 2.03.
+    assert "\nloss 3.5 " in text
+    assert "\nrecent mean    uniform 5.5 › unigram 3.1 › bigram 2.4 › loss 2.03\n" in text
     assert "stabmon takes 10 ms a step, 1 % (whole run 1 %)" in text
 
 
@@ -72,6 +74,18 @@ def test_an_alert_says_what_to_do_first_and_where_to_read_on(writing: Writing) -
     assert "✖ critical context_stall since step 28, layer 1 (h.1.ln)\n  First: Cut the learning rate" in text
     assert "More: stabmon runbook dead_layers" in text
     assert text.index("critical context_stall") < text.index("warning dead_layers")
+
+
+def test_what_the_verdict_says_of_an_alert_is_not_said_again(writing: Writing) -> None:
+    first = alert(
+        30, detector="update_shock", action="has moved by 1.2. Restart with a warm-up: with Post-LN it stalls"
+    )
+    other = alert(30, "info", detector="flat", action="is flat. Nothing to do")
+    writing.step(30, alerts=[first, other])
+    view = look(Local(writing.path))
+    assert "Restart with a warm-up" in view.verdict.title + view.verdict.text
+    assert " ".join(seen(writing.path).split()).count("Restart with a warm-up") == 1
+    assert " ".join(seen(writing.path).split()).count("Nothing to do") == 1
 
 
 @pytest.mark.parametrize("width", [60, 79, 100, 140, 200])
