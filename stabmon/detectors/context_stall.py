@@ -43,7 +43,7 @@ class ContextStall:
     def __init__(self) -> None:
         self._trained, self._probed = Share(), Share()
         self._task, self._depth, self._rate = Task(), Depth(), Rate()
-        self._floored = False
+        self._noisy = self._floored = False
         self._step = 0
         self._since: int | None = None
         self._sank: int | None = None
@@ -92,7 +92,9 @@ class ContextStall:
         if isfinite(probed):
             self._probed.add(snapshot.step, probed)
         if isfinite(trained) and isfinite(probed):
-            self._floored = trained > thresholds.COLLAPSED and probed < thresholds.FLOORED * trained
+            noisy = trained > thresholds.LOST and probed < thresholds.FLOORED * trained
+            self._floored = noisy and self._noisy
+            self._noisy = noisy
         read = isfinite(probed if self._floored else trained)
         if read:
             self._step = snapshot.step

@@ -172,6 +172,6 @@ def _ruled_out(stall: Stall, task: Task, depth: Depth) -> tuple[str, ...]:
             f"a plateau that ends: the context share {_pace(stall.slope)}",
         ),
         (rising, f"a stall for good: the context share {_pace(stall.slope)}"),
-        (stall.probed, "dropout noise: the share is the probe's, in eval mode"),
+        (stall.probed, "noise of dropout or rounding: the share is the probe's"),
     )
     return tuple(phrase for holds, phrase in said if holds)

@@ -63,8 +63,9 @@ CUT_STEPS = 60
 s turned up 420 to 520 steps later."""
 
 FLOORED = 0.03
-"""Dropout noise holds the training forward's s up; the probe's, in eval mode, is then under this share of it. Live:
-without dropout the two differ too (last norm against logits), by up to x8."""
+"""Noise of dropout, or of rounding in bfloat16 (which ends at 4e-7 to 3e-6), holds the training forward's s up; the
+probe's, in eval mode and float32, is then under this share of it. Live: without noise the two differ too (last norm
+against logits), by up to x8."""
 
 LEARNABLE = 0.1
 """Nats of the bigram gap. Live: 0.000 +- .005 on independent tokens, .4 and more on text after 3,000 of them."""
