@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from datetime import timedelta
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 
 import torch
@@ -24,6 +24,8 @@ from stabmon.records import Alert
 VOCABULARY, LENGTH, WIDTH, HEADS, BLOCKS, ROWS, EXPERTS = 64, 16, 32, 4, 8, 8, 4
 PAUSE_SECONDS = 0.25
 """After a step: an alert is open for a dozen steps, and one scrape at least has to see it."""
+LONGEST_SECONDS = 1800.0
+"""Where nobody is left to end it."""
 
 
 class Attention(nn.Module):
@@ -133,7 +135,8 @@ def train(folder: Path, run: str, rank: int, world: int) -> None:
     with Monitor(network, optimizer, **watched) as monitor:
         while not (folder / "go").exists():
             time.sleep(0.05)
-        for step in count():
+        until = time.monotonic() + LONGEST_SECONDS
+        for step in takewhile(lambda _: time.monotonic() < until, count()):
             inputs, targets = batch(world * step + rank)
             loss = F.cross_entropy(network(inputs).flatten(0, 1), targets.flatten())
             loss.backward()
@@ -152,6 +155,7 @@ def main(folder: Path, jobs: list[str]) -> None:
         run, rank, world = job.split(":")
         if not os.fork():
             train(folder, run, int(rank), int(world))
+            sys.exit()
     os.wait()
 
 
