@@ -304,7 +304,7 @@ def test_in_bfloat16_rounding_holds_the_training_share_up_and_the_probe_tells() 
     probed = along({1: 0.5, 5: 2e-5, 10: 1e-7, 15: 8e-9, 20: 1e-9, 30: 2e-10, 100: 4e-11, 400: 1e-11})
     assert dict(said(a_run(trained))) == {11: "warning"}
     probed[50:][np.arange(51, 401) % 50 > 0] = NAN
-    assert said(a_run(trained, probe_context_share=probed)) == [(11, "warning"), (42, "critical")]
+    assert said(a_run(trained, probe_context_share=probed)) == [(11, "warning"), (43, "critical")]
 
 
 def test_a_run_that_had_learnt_and_collapses_is_sent_back_to_a_checkpoint() -> None:
