@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from stabmon.catalog import STATISTICS
 from stabmon.notebook.chart import WIDTH, Curve, Mark, chart
 from stabmon.notebook.heatmap import VIRIDIS, picture
 from stabmon.records import Alert
 from stabmon.server import answers
 from stabmon.server.history import History
 from stabmon.server.models import Words
+from stabmon.server.standing import BASELINES
 from stabmon.server.verdict import Level
 
 POINTS, COLUMNS = 600, 240
 _LOSS = "#0072b2"
-_BASELINES = ("#999999", "#cc79a7", "#56b4e9")
+_DASHED = ("#56b4e9", "#009e73", "#cc79a7", "#999999")
 _COLOURS: dict[Level, str] = {
     "healthy": "#009e73", "info": "#56b4e9", "warning": "#e69f00", "critical": "#d55e00",
     "silent": "#e69f00", "ended": "#888888",
@@ -46,9 +46,8 @@ def _verdict(history: History, words: Words) -> str:
 
 def _loss(history: History) -> str:
     curves = [_curve(history, "loss", _LOSS)]
-    baselines = [name for name in STATISTICS if name.endswith("_loss") and history.sites(name)]
-    for i, name in enumerate(name for name in baselines if name not in ("eval_loss", "probe_loss")):
-        curves.append(_curve(history, name, _BASELINES[i % len(_BASELINES)], dashed=True))
+    for i, name in enumerate(name for name in BASELINES if history.sites(name)):
+        curves.append(_curve(history, name, _DASHED[i % len(_DASHED)], dashed=True))
     marks = [
         Mark(alert.step, _COLOURS[alert.severity], f"{alert.severity}, step {alert.step:,}: {alert.action}")
         for alert in history.alerts
