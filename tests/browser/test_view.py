@@ -22,7 +22,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`long`: 1,200 steps, stalled since step 800 at block 3, resumed at 400; `other`: 600 steps at a lower loss."""
     folder = tmp_path_factory.mktemp("runs")
     long = Made(folder / "long.stabmon", start=time.time() - 1300)
-    long.steps(400, values={"eval_loss": float("nan")})
+    unseen = {"what": "attention", "why": "No attention layer was called.", "todo": "Call it through the model."}
+    long.steps(1, events=[Event(1, long.start + 1, "not_seen", unseen)])
+    long.steps(399)
     long.steps(1, values={"eval_loss": 2.2}, events=[Event(401, long.start + 401, "resume", {"at": 400})])
     long.steps(418)
     long.steps(1, alerts=[long.alert(820)])
@@ -247,6 +249,8 @@ def test_profile_updates_detectors_events_settings_and_cost_are_there(page: Brow
     assert "context stall\t✖ critical since step 800\t3" in table
     assert "residual blowup\t✓ quiet\t0.5" in table
     assert "step 401: resume (at 400)" in page.text(".events")
+    page.press("Not seen: attention", ".verdict")
+    page.until_shown("attention: No attention layer was called. Call it through the model.", ".verdict")
     facts = page.text(".facts")
     assert "device\ncpu" in facts
     assert "10 ms (1.0 % of it)" in "".join(page.texts(".facts"))
