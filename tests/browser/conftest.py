@@ -168,6 +168,12 @@ class Browser:
         )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker("browser")
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[webdriver.Chrome]:
     driver = shutil.which("chromedriver")
