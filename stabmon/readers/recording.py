@@ -172,7 +172,11 @@ def _of_path(
 
 
 def _of_source(source: Source, asked: Asked) -> Recording:
-    form, head = recognised(source, asked)
+    try:
+        form, head = recognised(source, asked)
+    except BaseException:
+        source.close()
+        raise
     follow, path = source.follow, source.path
     if follow and form.document and path:
         source.close()
