@@ -44,8 +44,8 @@ class Replay:
                 self._see(snapshot)  # before its alerts are told: Ctrl-C may follow on them
                 self._pipeline.feed(snapshot, events)
         finally:
-            if self._pipeline is not None:
-                self._pipeline.close(self.recording.recorded.state if self.recording.recorded else "finished")
+            state = self.recording.recorded.state if self.recording.recorded else "finished"
+            (self._pipeline or build(self.recording.run, (), self._sinks)).close(state)
         return self.verdict()
 
     def verdict(self, since: int = 0) -> Verdict:
