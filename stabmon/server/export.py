@@ -44,7 +44,7 @@ async def _export(
     columns = [(name, at.name) for name in statistic for at in history.sites(name) if not site or at.name in site]
     if not columns:
         raise HTTPException(404, f"this run does not read {', '.join(statistic)} there")
-    headers = {"content-disposition": 'attachment; filename="stabmon.csv"', "cache-control": "no-store"}
+    headers = {"content-disposition": "attachment", "cache-control": "no-store"}  # the page names the file
     return StreamingResponse(_lines(history, columns, first, last), media_type="text/csv", headers=headers)
 
 

@@ -57,7 +57,7 @@ def fragment(browser: Browser) -> str:
 
 def shown(browser: Browser) -> tuple[int, int]:
     """First and last step, as the page says."""
-    first, last = re.findall(r"[\d,]+", browser.text(".shown"))
+    first, last = browser.until(lambda: re.findall(r"[\d,]+", browser.text(".shown")))
     return int(first.replace(",", "")), int(last.replace(",", ""))
 
 
