@@ -57,8 +57,9 @@ PHRASES: dict[str, list[str]] = {
         f"with S > {told(attention.CLIP)} by sqrt({told(attention.CLIP)} / S)",
     ],
     "context_stall": [
-        f"`context_share` < {told(stall.SUNK)}, or < {told(stall.COLLAPSED)} and not rising for "
-        f"{stall.PLATEAU_STEPS} steps",
+        f"`context_share` < {told(stall.COLLAPSED)} for {stall.PLATEAU_STEPS} steps without rising",
+        f"`context_share` < {told(stall.SUNK)} within {stall.SOON_STEPS} steps of its fall under {told(stall.COLLAPSED)}",
+        f"or < {told(stall.LOST)}; or {stall.PATIENT_STEPS} steps on a plateau",
         f"worth more than {told(stall.LEARNABLE)} nats",
         f"within {told(stall.FLAT)} a step of 0 for {stall.FLAT_STEPS} steps",
         f"< {told(stall.LOST)} for {stall.LOST_STEPS} steps",
