@@ -26,7 +26,7 @@ _DRAWN = """
 return [...document.querySelectorAll(".panel canvas")].filter((canvas) => {
   const copy = new OffscreenCanvas(120, 60).getContext("2d", { willReadFrequently: true });
   copy.drawImage(canvas, 0, 0, 120, 60);
-  return new Set(new Uint32Array(copy.getImageData(0, 0, 120, 60).data.buffer)).size > 20;
+  return new Set(new Uint32Array(copy.getImageData(0, 0, 120, 60).data.buffer)).size > 8;
 }).map((canvas) => canvas.closest("figure").id)
 """
 _TILE = """
