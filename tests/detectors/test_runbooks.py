@@ -58,7 +58,8 @@ PHRASES: dict[str, list[str]] = {
     ],
     "context_stall": [
         f"`context_share` < {told(stall.COLLAPSED)} for {stall.PLATEAU_STEPS} steps without rising",
-        f"`context_share` < {told(stall.SUNK)} within {stall.SOON_STEPS} steps of its fall under {told(stall.COLLAPSED)}",
+        f"`context_share` < {told(stall.SUNK)} within {stall.SOON_STEPS} steps of its fall under "
+        f"{told(stall.COLLAPSED)}",
         f"or < {told(stall.LOST)}; or {stall.PATIENT_STEPS} steps on a plateau",
         f"worth more than {told(stall.LEARNABLE)} nats",
         f"within {told(stall.FLAT)} a step of 0 for {stall.FLAT_STEPS} steps",
