@@ -118,6 +118,28 @@ def test_a_server_that_dies_and_comes_back_is_found_again_in_the_same_view(
         again.stop()
 
 
+def test_a_run_log_that_goes_is_told_and_what_was_read_of_it_looks_old_until_it_is_back(
+    browser: Browser, folder: Server, run: Made
+) -> None:
+    run.steps(60)
+    browser.open(address(folder, "r1"))
+    browser.until_shown("Healthy", ".verdict")
+    browser.until(lambda: "loss" in browser.drawn())
+    for file in run.path.parent.glob("r1.stabmon*"):
+        file.unlink()
+    browser.until_shown("Cannot be read since", "#freshness")
+    browser.until_shown("The server says: there is no run", ".trouble")
+    assert is_dimmed(browser)
+    assert browser.tile("Step") == "60"
+    run.path.write_text("no run log", encoding="utf-8")
+    browser.until_shown("r1.stabmon is not a readable stabmon run log", ".trouble")
+    run.path.unlink()
+    Made(run.path, start=time.time() - 40).steps(40)
+    browser.until(lambda: browser.tile("Step") == "40")
+    browser.until(lambda: not is_dimmed(browser))
+    assert browser.text(".trouble") == ""
+
+
 def test_a_server_with_another_token_asks_for_the_new_address(browser: Browser, server: Server, run: Made) -> None:
     run.steps(60)
     browser.open(server.page_url)
