@@ -6,9 +6,10 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from os import utime
 from pathlib import Path
+from typing import get_args
 
 from stabmon.records import MarkKind
 from stabmon.runlog.encoding import MARKS
@@ -34,6 +35,9 @@ class Mark:
     @property
     def detector(self) -> str:
         return self.alert.rpartition(":")[0]
+
+
+_FIELDS = tuple(each.name for each in fields(Mark))
 
 
 def add_mark(path: Path, mark: Mark) -> None:
@@ -62,15 +66,26 @@ def add_mark(path: Path, mark: Mark) -> None:
 
 
 def marks_in(db: sqlite3.Connection) -> list[Mark]:
-    """All, oldest first."""
+    """All that this version knows, oldest first: others may have written more."""
     if not has_table(db, "marks"):
         return []
-    return [Mark(**json.loads(text)) for (text,) in db.execute("SELECT record FROM marks ORDER BY id")]
+    found = (_known(text) for (text,) in db.execute("SELECT record FROM marks ORDER BY id"))
+    return [mark for mark in found if mark]
 
 
-def marks_of(path: Path) -> list[Mark]:
-    """All, oldest first. Errors: those of `stabmon.runlog.read`."""
-    with reading(path) as db:
+def _known(text: str) -> Mark | None:
+    """None: it says something else."""
+    try:
+        record = json.loads(text)
+        mark = Mark(**{name: record[name] for name in _FIELDS if name in record})
+    except (ValueError, TypeError):
+        return None
+    return mark if mark.kind in get_args(MarkKind) else None
+
+
+def marks_of(path: Path, patience: float = 5.0) -> list[Mark]:
+    """As `marks_in`; patience, errors: those of `stabmon.runlog.reading`."""
+    with reading(path, patience) as db:
         return marks_in(db)
 
 

@@ -110,10 +110,14 @@ def has_table(db: sqlite3.Connection, name: str) -> bool:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A read-only connection on one consistent state of a file that is checked to be a run log we can read."""
+def reading(path: Path, patience: float = 5.0) -> Iterator[sqlite3.Connection]:
+    """A read-only connection on one consistent state of a file that is checked to be a run log we can read.
+
+    `patience`: seconds until somebody who holds the file is given up.
+    """
+    address = f"file:{quote(str(path))}?mode=ro"
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)) as db:
+        with closing(sqlite3.connect(address, patience, uri=True, isolation_level=None)) as db:
             db.execute("BEGIN")
             if db.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
                 raise ValueError(f"{path} is not a stabmon run log")
@@ -127,3 +131,8 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         raise ValueError(
             f"{path} is not a readable stabmon run log: {error}. Of a run that still trains, copy its -wal file as well"
         ) from error
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, ValueError) and path.name in str(error):
+            raise
+        # What only looks like a run log is one row of a list that says so, and no end of the list.
+        raise ValueError(f"{path} is damaged and cannot be read ({type(error).__name__}: {error})") from error

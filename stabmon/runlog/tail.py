@@ -225,7 +225,8 @@ def _chunk(layout: Layout, found: list[_Row], needs: Mapping[str, Sequence[str]]
         read = _matrix([row[5] for row in found if row[5] is not None])
         values[np.ix_(layout.layer_slots, np.flatnonzero(sampled))] = read.T
     rows, steps = (np.array([row[i] for row in found], dtype=np.int64) for i in (0, 2))
-    chunk = Chunk(layout, rows, steps, np.array([row[3] for row in found]), values, sampled, needs)
+    times = np.array([row[3] for row in found], dtype=np.float64)
+    chunk = Chunk(layout, rows, steps, times, values, sampled, needs)
     return replace(chunk, scores=_scores(chunk, [row[6] for row in found]))
 
 

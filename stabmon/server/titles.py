@@ -7,6 +7,7 @@ from functools import cache
 
 from stabmon.records import RUNBOOKS, Alert
 
+_NAME = re.compile(r"_|\d|\w\.\w")
 _VERB = re.compile(r"^(is|has|does|will|uses) ")
 
 
@@ -61,8 +62,8 @@ def _without_since(text: str, since: int) -> str:
 
 
 def _loud(text: str) -> str:
-    """Names of statistics stay as they are written."""
-    return re.sub(r"\w+", lambda word: word[0] if "_" in word[0] else word[0].upper(), text)
+    """Names of statistics and layers, and numbers, stay as they are written."""
+    return re.sub(r"\S+", lambda word: word[0] if _NAME.search(word[0]) else word[0].upper(), text)
 
 
 def _capital(text: str) -> str:

@@ -50,11 +50,15 @@ def _judged(run: Standing, now: float) -> tuple[Level, str, str]:
     worst = alerts[0].severity if alerts else None
     if run.state != "running":
         title = f"{run.state.capitalize()}. {_trouble(alerts)}" if alerts else run.state.capitalize()
-        return "critical" if run.state == "failed" else worst or "ended", title, rest.lstrip()
+        none = "" if run.open_alerts() else " No alert was open."
+        return "critical" if run.state == "failed" else worst or "ended", title, f"{rest.lstrip()}{none}"
     if is_silent(run, now):
         why = "The training hangs, does something else (an evaluation, a checkpoint), or has died without a word."
         level = worst if worst in ("warning", "critical") else "silent"
-        return level, f"No data for {duration(run.age(now) or 0)}", f"{why} What was last seen: {told}"
+        title = f"No data for {duration(run.age(now) or 0)}"
+        if level != "silent":
+            return level, f"{title}. {_trouble(alerts)}", f"{why} What was last seen: {rest}"
+        return level, title, f"{why} What was last seen: {told}"
     if worst:
         return worst, _trouble(alerts), rest.lstrip()
     if run.steps < YOUNG_STEPS:
@@ -129,9 +133,13 @@ def _beside_baselines(run: Standing, loss: float) -> str:
         if abs(gap) < _SAME:
             return f", what the {name} baseline scores"
         if gap > 0 and name != "uniform":
-            return f", {gap:.2g} nats below the {name} baseline"
+            return f", {_nats(gap)} nats below the {name} baseline"
     above = next(((name, -gap) for name, gap in reversed(gaps) if gap < 0), None)
-    return f", {above[1]:.2g} nats above the {above[0]} baseline" if above else ""
+    return f", {_nats(above[1])} nats above the {above[0]} baseline" if above else ""
+
+
+def _nats(gap: float) -> str:
+    return f"{gap:.2g}" if gap < 100 else f"{gap:,.0f}"
 
 
 def mean_of(values: Iterable[float]) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from stabmon.records import Alert, Event, RunState, Snapshot
@@ -14,38 +15,48 @@ from stabmon.sinks.notify import Notify
 from stabmon.sinks.slack import Slack
 
 _log = logging.getLogger("stabmon")
+_LOOK_SECONDS = 5.0
+"""So often is looked whether a mute was taken back, while an alert waits for its end."""
+_PATIENCE_SECONDS = 0.05
+"""The training does not wait longer for whoever holds the run log."""
 _TELLS_PEOPLE = (Console, Slack, Notify)
 
 
 class Hush:
-    """Who is muted, read from the run log, where whoever serves it writes it; only asked when there is an alert."""
+    """Who is muted, read from the run log, where whoever serves it writes it; only asked when there is an alert, or
+    one that waits for the end of a mute."""
 
-    def __init__(self, run_log: Path) -> None:
+    def __init__(self, run_log: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._run_log = run_log
+        self._clock = clock
         self._asked = -1
+        self._asked_at = float("-inf")
         self._muted: Mapping[str, int] = {}
 
     def muted(self, step: int) -> Mapping[str, int]:
-        """Detectors, and the last step of each one's mute; nobody where it cannot be read."""
+        """Detectors, and the last step of each one's mute; where it cannot be read, as it was."""
         if step != self._asked:
-            self._asked = step
+            self._asked, self._asked_at = step, self._clock()
             try:
-                self._muted = muted(marks_of(self._run_log))
+                self._muted = muted(marks_of(self._run_log, _PATIENCE_SECONDS))
             except (OSError, ValueError) as error:
                 _log.debug("stabmon: mutes cannot be read: %s", error)
-                self._muted = {}
         return self._muted
+
+    def lately(self, step: int) -> Mapping[str, int]:
+        """As it was some seconds ago, or is now."""
+        return self.muted(step if self._clock() - self._asked_at >= _LOOK_SECONDS else self._asked)
 
 
 class Hushed:
     """A sink that tells people, without the alerts of muted detectors. One that still stands when the mute is over is
-    told then."""
+    told then, and soon after a mute that was taken back."""
 
     def __init__(self, sink: Sink, hush: Hush) -> None:
         self.name = sink.name
         self._sink = sink
         self._hush = hush
-        self._withheld: dict[str, tuple[int, Alert]] = {}
+        self._withheld: dict[str, Alert] = {}
 
     def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
         if alerts or self._withheld:
@@ -61,22 +72,18 @@ class Hushed:
             until = self._hush.muted(step).get(alert.detector, -1)
             withheld = self._withheld.pop(alert.detector, None)
             if alert.state == "raised" and step <= until:
-                self._withheld[alert.detector] = until, alert
+                self._withheld[alert.detector] = alert
             elif alert.state == "raised" or not withheld:
                 heard.append(alert)
         return heard
 
     def _over(self, step: int) -> list[Alert]:
-        """Those whose mute has ended; it may have been prolonged."""
-        ended = [name for name, (until, _) in self._withheld.items() if step > until]
-        found = []
-        for name in ended:
-            _, alert = self._withheld.pop(name)
-            if (until := self._hush.muted(step).get(name, -1)) >= step:
-                self._withheld[name] = until, alert
-            else:
-                found.append(alert)
-        return found
+        """Those whose mute has ended or was taken back; it may have been prolonged."""
+        muted = self._hush.lately(step)
+        if any(step > muted.get(name, -1) for name in self._withheld):
+            muted = self._hush.muted(step)
+        over = [name for name in self._withheld if step > muted.get(name, -1)]
+        return [self._withheld.pop(name) for name in over]
 
 
 def hushed(sink: Sink, hush: Hush | None) -> Sink:

@@ -186,6 +186,9 @@ def test_in_a_plain_terminal_it_is_one_line(writing: Writing) -> None:
     writing.step(60)
     writing.close()
     run = opened(writing.path)
-    assert repr(run) == "<stabmon run 'r1': Finished. Step 60, loss 2, 0.4 nats below the bigram baseline.>"
+    assert (
+        repr(run)
+        == "<stabmon run 'r1': Finished. Step 60, loss 2, 0.4 nats below the bigram baseline. No alert was open.>"
+    )
     writing.path.unlink()
     assert repr(run) == f"<stabmon run 'r1': there is no run log {writing.path}>"

@@ -1,7 +1,10 @@
+import json
 import os
 import sqlite3
 import threading
 import time
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -54,6 +57,16 @@ def test_a_mark_is_kept_while_the_training_writes_a_thousand_steps_and_none_of_t
     assert ended.is_set()
     assert [known.alert for known in marks_of(path)] == said
     assert [taken.scalar("loss") for taken, _ in read(path).feeds()] == [float(step) for step in range(1, 1001)]
+
+
+def test_what_other_versions_say_of_alerts_is_read_as_far_as_it_is_known(path: Path) -> None:
+    RunLogWriter(path, RUN).close("finished")
+    add_mark(path, mark())
+    more = {**asdict(mark()), "who": "somebody"}
+    odd = [json.dumps(more), json.dumps({**more, "kind": "snoozed"}), '{"kind": "none"}', "[]", "{", "7"]
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.executemany("INSERT INTO marks (record) VALUES (?)", [(text,) for text in odd])
+    assert marks_of(path) == [mark(), mark()]
 
 
 def test_the_writer_waits_for_nobody_and_writes_what_it_could_not_with_the_next_commit(path: Path) -> None:

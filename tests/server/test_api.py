@@ -99,7 +99,7 @@ def test_the_summary_has_verdict_newest_values_and_what_stabmon_costs(folder: Pa
     assert found["verdict"] == {
         "level": "ended",
         "title": "Finished",
-        "text": "Step 100, loss 2, 0.4 nats below the bigram baseline.",
+        "text": "Step 100, loss 2, 0.4 nats below the bigram baseline. No alert was open.",
         "basis": "Based on the alerts of 100 steps; the loss is compared as the mean of the newest steps.",
         "unseen": [],
     }

@@ -4,23 +4,27 @@ import asyncio
 import csv
 import io
 import json
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 
 from stabmon.records import Event, Layout, Run, Site, Snapshot
-from stabmon.runlog import RunLogWriter
+from stabmon.runlog import RunLogWriter, in_folder
 from stabmon.server import answers
 from stabmon.server.api import _news
+from stabmon.server.app import create_app
 from stabmon.server.history import LAYERS, History
 from stabmon.server.standing import MODEL, Standing
 from stabmon.server.verdict import verdict
 from tests.server.recorded import LAYOUT, STARTED, Writing, alert, snapshot
-from tests.server.test_api import Api
+from tests.server.test_api import TOKEN, Api
 
 ODD = "<img src=x onerror=alert(1)> 🔥 &\"'"
 
@@ -95,6 +99,40 @@ def test_a_run_log_that_is_deleted_while_it_is_served_is_a_404_and_back_when_it_
     assert page.get("runs")["runs"] == []
     away.rename(writing.path)
     assert page.get("run", run="r1")["state"] == "finished"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE run SET record = '[]'",
+        "UPDATE run SET record = '{'",
+        "DELETE FROM run",
+        "DELETE FROM segments",
+        "UPDATE scalars SET data = x'00'",
+        "UPDATE scalars SET data = 'text'",
+        "UPDATE vectors SET data = x'0000'",
+        "UPDATE scalars SET step = 'many'",
+        "UPDATE scalars SET time = 'noon'",
+        "DROP TABLE scalars",
+        "UPDATE alerts SET record = '{\"step\": 11}'",
+        "UPDATE alerts SET record = '7'",
+    ],
+)
+def test_a_damaged_run_log_says_so_and_takes_no_other_run_with_it(tmp_path: Path, damage: str) -> None:
+    Writing(tmp_path / "well.stabmon").step(10)
+    broken = Writing(tmp_path / "broken.stabmon")
+    broken.step(11, alerts=[alert(11)])
+    broken.close()
+    with closing(sqlite3.connect(broken.path)) as db, db:
+        db.execute(damage)
+    app = create_app(lambda: b"", lambda: in_folder(tmp_path), TOKEN)
+    client = TestClient(app, base_url="http://127.0.0.1", headers={"authorization": f"Bearer {TOKEN}"})
+    rows = {row["id"]: row for row in client.get("/api/v1/runs").json()["runs"]}
+    assert (rows["well"]["step"], rows["well"]["error"]) == (10, None)
+    for path in ("run", "alerts", "curves?statistic=loss", "layers?statistic=norm_gain", "detectors"):
+        answer = client.get(f"/api/v1/{path}{'&' if '?' in path else '?'}run=broken")
+        assert answer.status_code == 200 or "broken.stabmon" in answer.json()["detail"]
+    assert rows["broken"]["error"] is None or "broken.stabmon" in rows["broken"]["error"]
 
 
 def test_a_run_log_that_another_one_took_the_place_of_shows_no_value_of_the_old_one(writing: Writing) -> None:

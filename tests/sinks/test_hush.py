@@ -1,11 +1,15 @@
 import logging
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from stabmon.records import Alert, Severity
 from stabmon.runlog import RunLogWriter, read
-from stabmon.runlog.marks import Mark, add_mark
+from stabmon.runlog.marks import Mark, add_mark, marks_of
 from stabmon.sinks.console import Console
 from stabmon.sinks.hush import Hush, hushed
 from tests.snapshots import RUN, Recorder, alert, snapshot
@@ -23,9 +27,11 @@ def mute(log: RunLogWriter, until: int, detector: str = "stall", step: int = 4) 
 class Heard:
     """The steps at which the console told something, of a run that is written as well."""
 
-    def __init__(self, log: RunLogWriter, caplog: pytest.LogCaptureFixture) -> None:
+    def __init__(
+        self, log: RunLogWriter, caplog: pytest.LogCaptureFixture, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._log, self._caplog = log, caplog
-        self._console = hushed(Console(), Hush(log.path))
+        self._console = hushed(Console(), Hush(log.path, clock))
 
     def at(self, step: int, *alerts: Alert) -> list[str]:
         self._caplog.clear()
@@ -74,6 +80,36 @@ def test_a_mute_that_is_prolonged_holds_until_its_new_end_and_one_that_is_taken_
     mute(log, until=90)
     add_mark(log.path, Mark("stall:4", "none", 31, 1.0))
     assert heard.at(40, alert(40)) == ["r1 is not learning. Restart"]
+
+
+def test_what_waits_for_the_end_of_a_mute_is_told_some_seconds_after_it_is_taken_back(
+    log: RunLogWriter, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 0.0
+    heard = Heard(log, caplog, lambda: now)
+    mute(log, until=1_000_000)
+    assert heard.at(10, alert(10, "critical")) == []
+    add_mark(log.path, Mark("stall:4", "none", 11, 1.0))
+    now = 4.9
+    assert heard.at(12) == []  # the file is not asked at every step
+    now = 5.0
+    assert heard.at(13) == ["r1 is not learning. Restart"]
+    assert heard.at(14) == []
+
+
+def test_who_holds_the_run_log_neither_ends_a_mute_nor_holds_up_the_training(log: RunLogWriter) -> None:
+    mute(log, until=50)
+    hush = Hush(log.path)
+    assert hush.muted(9) == {"stall": 50}
+    with closing(sqlite3.connect(log.path, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        log.close("finished")  # so that nobody else has it open
+        other.execute("BEGIN EXCLUSIVE")
+        begin = time.monotonic()
+        with pytest.raises(ValueError, match="locked"):
+            marks_of(log.path, 0)
+        assert hush.muted(12) == {"stall": 50}
+        assert time.monotonic() - begin < 3  # SQLite's own patience is 5 s for each
 
 
 def test_other_detectors_are_told_of_and_so_is_the_end_of_what_was_told(heard: Heard, log: RunLogWriter) -> None:

@@ -31,7 +31,8 @@ async function answerOf(response) {
   throw Object.assign(new Error(text), { status: response.status });
 }
 
-// Calls `on.rows(news)` when there are new rows, `on.lost()` and `on.found()` as the connection goes and comes.
+// Calls `on.rows(news)` when there are new rows, `on.gone(why)` when the run log cannot be read, `on.lost()` and
+// `on.found()` as the connection goes and comes.
 // Nothing is asked for while nobody looks.
 export function follow(run, on) {
   let [source, again] = [null, 0];
@@ -40,6 +41,7 @@ export function follow(run, on) {
     source?.close();
     source = new EventSource(addressOf("stream", { run }));
     source.addEventListener("rows", (event) => on.rows(JSON.parse(event.data)));
+    source.addEventListener("gone", (event) => on.gone(event.data));
     source.addEventListener("open", on.found);
     source.addEventListener("error", () => {
       // The browser tries again by itself, but not after an answer that is no stream.

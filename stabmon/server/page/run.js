@@ -34,7 +34,7 @@ export async function showRun(id, { live, runs, beside }) {
   performance.mark("verdict shown");
   watchTheme(find("theme"), () => repaint(view));
   addEventListener("hashchange", () => ((view.state = readFragment()), stale(view)));
-  follow(id, { rows: ({ step }) => news(view, step), found: () => ((view.lost = 0), (view.why = undefined), news(view)), lost: () => lose(view) });
+  follow(id, { rows: ({ step }) => ((view.gone = undefined), news(view, step)), gone: (why) => goneBecause(view, why), found: () => ((view.lost = 0), (view.why = undefined), news(view)), lost: () => lose(view) });
   await work(view);
   setInterval(() => work(view), LOOK);
 }
@@ -86,6 +86,12 @@ function news(view, step) {
   view.panels.forEach((panel) => (panel.due = true));
 }
 
+// The server is there, and the run log is not, or cannot be read. News of it end that.
+function goneBecause(view, why) {
+  view.gone = { since: view.gone?.since ?? Date.now() / 1000, why };
+  freshness(view);
+}
+
 // The connection went: says why, if the server can still be asked.
 async function lose(view) {
   view.lost ||= Date.now() / 1000;
@@ -106,15 +112,16 @@ async function work(view) {
   const now = Date.now() / 1000;
   const late = (part) => Math.abs(now - (view.at[part] ?? 0)) >= EVERY[part];
   try {
-    if ((view.due.delete("summary") && late("summary")) || (Math.abs(now - view.at.summary) >= EVERY.still && view.summary.state === "running" && served)) await refresh(view);
+    if ((view.due.delete("summary") && late("summary")) || (Math.abs(now - view.at.summary) >= EVERY.still && (view.gone || view.summary.state === "running") && served)) await refresh(view);
     await Promise.all([
       view.due.has("alerts") && late("alerts") ? readAlerts(view, now) : undefined,
       view.due.has("judges") && late("judges") ? readJudges(view, now) : undefined,
-      draw(view, now),
+      view.gone ? undefined : draw(view, now),
     ]);
   } catch (error) {
     // A browser that cannot reach the server says so with a TypeError of fetch; what else comes is ours.
     if (error instanceof Refused || error.message === "Failed to fetch" || error.name === "NetworkError") lose(view);
+    else if (error.status !== undefined) goneBecause(view, error.message);
     else console.error(error);
   } finally {
     view.busy = false;
@@ -124,6 +131,7 @@ async function work(view) {
 
 async function refresh(view) {
   await readSummary(view);
+  view.gone = undefined;
   if (signature(view) !== view.built) build(view); // a run that has just begun, or whose model changed
   render(view);
 }

@@ -54,18 +54,20 @@ export function freshness(view) {
   const age = ageOf(view);
   const running = summary.state === "running";
   const stale = served && running && age > summary.silent_after;
-  document.body.classList.toggle("stale", stale || (served && Boolean(lost) && running));
-  place.className = lost && running ? "lost" : "";
+  const gone = Boolean(view.gone) && !lost;
+  document.body.classList.toggle("stale", stale || gone || (served && Boolean(lost) && running));
+  place.className = gone || (lost && running) ? "lost" : "";
   const text = wordsOf(view, age, stale, running);
   if (place.textContent !== text) place.textContent = text;
-  const trouble = lost && running ? (why ?? "Trying again every few seconds. If the training has ended, stabmon serve FOLDER shows its run log.") : oddClock(summary);
+  const trouble = gone ? `The server says: ${view.gone.why}. What was read of it before is still shown.` : lost && running ? (why ?? "Trying again every few seconds. If the training has ended, stabmon serve FOLDER shows its run log.") : oddClock(summary);
   view.trouble.hidden = !trouble;
   if (view.trouble.textContent !== trouble) view.trouble.textContent = trouble;
 }
 
-function wordsOf({ summary, lost }, age, stale, running) {
+function wordsOf({ summary, lost, gone }, age, stale, running) {
   if (summary.as_of) return `as of ${date(summary.as_of)}`;
   if (lost && running) return `Connection lost at ${clock(lost)}; what you see is older.`;
+  if (gone && !lost) return `Cannot be read since ${clock(gone.since)}; what you see is older.`;
   if (!running) return `${capital(summary.state)} ${date(summary.time || summary.started)}`;
   if (!summary.time) return "no step yet";
   return stale ? `no data for ${duration(Math.round(age))}` : `last step ${duration(Math.round(age))} ago`;

@@ -27,7 +27,11 @@ export function duration(seconds) {
   return `${Math.round(seconds / 86400)} d`;
 }
 
-export const clock = (unixSeconds) => new Date(1000 * unixSeconds).toLocaleTimeString();
+// Of another day with the day: a run goes on for weeks.
+export function clock(unixSeconds) {
+  const at = new Date(1000 * unixSeconds);
+  return at.toDateString() === new Date().toDateString() ? at.toLocaleTimeString() : at.toLocaleString();
+}
 export const date = (unixSeconds) => new Date(1000 * unixSeconds).toLocaleString();
 export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 export const SEVERITIES = ["info", "warning", "critical"];
