@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stabmon.runlog.marks import Mark, add_mark
 from stabmon.server.thread import Server
 from tests.browser.conftest import Browser, address
 from tests.browser.made import Made
@@ -57,6 +58,17 @@ def test_an_alert_can_be_acknowledged_and_the_mark_taken_back(page: Browser, fol
     page.press("Take it back", ".alert")
     page.until(lambda: "Acknowledged" not in page.text(".alert"))
     assert "False alarm" in page.text(".alert")
+
+
+def test_what_somebody_else_says_is_shown_with_its_note_and_of_another_day_with_the_day(
+    page: Browser, run: Made
+) -> None:
+    yesterday = time.time() - 86_400
+    add_mark(run.path, Mark("context_stall:301", "acknowledged", 301, yesterday, note="<b>on it</b> 🙂"))
+    page.until_shown("<b>on it</b> 🙂.", ".alert")
+    day = page.run("return new Date(arguments[0]).toLocaleDateString()", 1000 * yesterday)
+    assert f"Acknowledged, {day}, " in page.text(".alert")
+    assert str(day) not in page.text(".alert .where")  # the alert is of today
 
 
 def test_a_detector_can_be_muted_for_some_steps(page: Browser) -> None:

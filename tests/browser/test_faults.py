@@ -1,9 +1,12 @@
 """Bad input: hostile names, values that are not finite, runs that hold next to nothing, a token that is wrong."""
 
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from stabmon.records import Event, Site
+from stabmon.runlog.marks import marks_of
 from stabmon.server.thread import Server
 from tests.browser.conftest import TOKEN, Browser, address
 from tests.browser.made import Made
@@ -52,6 +55,7 @@ def test_what_is_not_finite_is_marked_everywhere(browser: Browser, folder: Serve
     marks = "return echarts.getInstanceByDom(document.querySelector('#loss .chart')).getOption().series[0].markPoint"
     assert len(browser.run(marks)["data"]) == 10  # steps 40 to 49
     assert "loss not finite" in browser.text("#loss .legend")
+    assert "not finite nats" not in browser.text()
     assert "Not finite at step 40 and 9 more." in browser.run("return document.querySelector('#loss-words').innerText")
     assert "not finite" in browser.text("#norm_input_msq .legend")
     words = browser.run("return document.querySelector('#norm_input_msq-words').textContent")
@@ -97,6 +101,49 @@ def test_without_the_token_there_is_a_page_that_says_where_it_is(browser: Browse
         browser.open(there)
         assert "The address that stabmon printed when it started has it" in browser.text()
     assert browser.run("return getComputedStyle(document.querySelector('main')).maxWidth") != "none"  # it is styled
+
+
+FOREIGN = """
+const [address, done] = arguments;
+const [json, text] = ["application/json", "text/plain"].map((type) => ({ headers: { "content-type": type } }));
+const all = { method: "POST", credentials: "include", body: '{"kind": "false_alarm"}' };
+const told = (way) => fetch(address, { ...all, ...way }).then((answer) => answer.type, () => "refused");
+navigator.sendBeacon(address, new Blob([all.body], { type: "application/json" }));
+const run = fetch(address.replace(/alerts.*mark/, "run"), { credentials: "include" }).then(told, () => "refused");
+Promise.all([...[json, text, { ...text, mode: "no-cors" }, { ...json, mode: "no-cors" }].map(told), run]).then(done)
+"""
+
+
+class Foreign(BaseHTTPRequestHandler):
+    """A page of somebody else on the same host: cookies do not tell ports apart."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<title>foreign</title>")
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+def test_a_page_from_elsewhere_can_neither_read_nor_mark_with_the_cookie(
+    browser: Browser, folder: Server, tmp_path: Path
+) -> None:
+    run = Made(tmp_path / "r1.stabmon")
+    run.steps(60, alerts=[run.alert(60)])
+    browser.open(address(folder, "r1"))  # this browser has the cookie from here on
+    browser.until_shown("Acknowledge", ".alert")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Foreign) as elsewhere:
+        threading.Thread(target=elsewhere.serve_forever, daemon=True).start()
+        browser.open(f"http://127.0.0.1:{elsewhere.server_port}/")
+        mark = f"{folder.url}/api/v1/alerts/context_stall:60/mark?run=r1"
+        found = browser.driver.execute_async_script(FOREIGN, mark)
+        elsewhere.shutdown()
+    assert found == ["refused", "refused", "opaque", "opaque", "refused"]  # opaque: sent, but as text
+    browser.open(f"{folder.url}/?run=r1")
+    browser.until_shown("Acknowledge", ".alert")
+    assert marks_of(run.path) == []
 
 
 def test_a_run_without_run_log_says_that_there_is_nothing_to_show(browser: Browser) -> None:

@@ -76,6 +76,25 @@ def test_the_list_is_kept_up(browser: Browser, folder: Server, runs: dict[str, M
     browser.until_shown("sub/newer", ".runs")
 
 
+def test_on_a_phone_no_number_is_broken(browser: Browser, folder: Server, runs: dict[str, Made]) -> None:
+    browser.size(390, 844)
+    runs["bad"].steps(1, loss=lambda step: float("inf"))
+    browser.open(folder.page_url)
+    browser.until_shown("finite", ".runs")
+    lines = """
+    const shown = [...document.querySelectorAll(".runs td.number")].filter((cell) => cell.offsetParent);
+    return shown.map((cell) => {
+      const words = document.createRange();
+      words.selectNodeContents(cell);
+      return [cell.textContent, new Set([...words.getClientRects()].map(({ top }) => top)).size];
+    })
+    """
+    found = browser.run(lines)
+    assert ["60", 1] in found
+    assert [text for text, rows in found if rows > len(text.split())] == []
+    assert browser.run("return document.documentElement.scrollWidth") <= 390
+
+
 def test_an_empty_folder_says_what_will_be_shown(browser: Browser, folder: Server, tmp_path: Path) -> None:
     browser.open(folder.page_url)
     browser.until_shown("No runs yet")

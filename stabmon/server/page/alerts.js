@@ -50,7 +50,7 @@ export function showAlert(view, alert) {
 
 function marking(view, alert) {
   const { mark } = alert;
-  const said = make("span", { role: "status" }, mark ? `${KINDS[mark.kind]}${mark.until ? ` until step ${number(mark.until)}` : ""}, ${clock(mark.time)}.` : "");
+  const said = make("span", { role: "status" }, mark ? `${KINDS[mark.kind]}${mark.until ? ` until step ${number(mark.until)}` : ""}, ${clock(mark.time)}${mark.note ? `: ${mark.note}` : ""}.` : "");
   const button = (text, kind, more = () => ({})) => make("button", { type: "button", onclick: () => tell(view, alert, { kind, ...more() }, said) }, text);
   if (!served) return make("p", { class: "marking" }, said);
   if (mark) return make("p", { class: "marking" }, said, button("Take it back", "clear"));

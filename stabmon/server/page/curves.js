@@ -86,7 +86,7 @@ export function readCurves({ lines, unit }, step) {
   return lines.map((line) => {
     const i = indexAt(line, step);
     const ends = i < 0 ? ["–"] : [...new Set([line.low[i], line.high[i]].map(number))];
-    return { name: line.name, colour: line.colour, dashed: line.dashed, value: `${ends.join(" … ")}${unit ? ` ${unit}` : ""}` };
+    return { name: line.name, colour: line.colour, dashed: line.dashed, value: `${ends.join(" … ")}${unit && /\d/.test(ends.at(-1)) ? ` ${unit}` : ""}` };
   });
 }
 

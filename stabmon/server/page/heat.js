@@ -4,7 +4,7 @@ import { faintAxis, LEFT, RIGHT, stepAxis } from "./axes.js";
 import { markSeries } from "./marks.js";
 import { scaleOf } from "./span.js";
 import { colour, VIRIDIS } from "./theme.js";
-import { number, place } from "./words.js";
+import { measured, number, place } from "./words.js";
 
 const ODD = 1;
 const STRIPES = [0xff952dff, 0xff101010];
@@ -123,7 +123,7 @@ function valueAt({ starts, values }, row, step) {
 export function readHeat(data, step, row) {
   if (row === null || !data.sites[row]) return [];
   const value = valueAt(data, row, step);
-  return [{ name: fullName(data.sites[row]), value: `${number(value)}${data.unit && data.unit !== "1" ? ` ${data.unit}` : ""}` }];
+  return [{ name: fullName(data.sites[row]), value: measured(value, data.unit === "1" ? "" : data.unit) }];
 }
 
 export const fullName = (site) => (site.layer === null ? site.name || "whole model" : `layer ${site.layer} (${site.name})`);

@@ -3,7 +3,7 @@
 import { faintAxis, LEFT, RIGHT, valueAxis } from "./axes.js";
 import { fullName } from "./heat.js";
 import { colour } from "./theme.js";
-import { number, place } from "./words.js";
+import { measured, number, place } from "./words.js";
 
 const numbers = (values) => values.map((value) => (value === null || !Number.isFinite(Number(value)) ? null : Number(value)));
 
@@ -42,7 +42,7 @@ export function paintProfile(view, panel, { sites, band, lines }) {
 
 export function readProfile({ sites, band, lines, unit }, index) {
   const at = index ?? null;
-  const known = lines.map(({ name, colour: paint, dashed, values }) => ({ name, colour: paint, dashed, value: at === null ? "" : `${number(values[at])}${unit ? ` ${unit}` : ""}` }));
+  const known = lines.map(({ name, colour: paint, dashed, values }) => ({ name, colour: paint, dashed, value: at === null ? "" : measured(values[at], unit) }));
   const range = band ? [{ name: "where such a model starts", colour: colour("healthy"), band: true, value: at === null ? "" : `${number(band.low[at])} to ${number(band.high[at])}` }] : [];
   return [...(at === null ? [] : [{ name: fullName(sites[at]), value: "" }]), ...known, ...range];
 }

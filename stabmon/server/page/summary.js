@@ -30,7 +30,7 @@ export function heading(view) {
 export function tilesOf({ step, values, cost }) {
   const rows = [
     ["Step", number(step)],
-    ["Loss", number(values.loss), "nats"],
+    ["Loss", number(values.loss), Number.isFinite(Number(values.loss ?? NaN)) ? "nats" : ""],
     ["Position-dependent output", values.context_share === undefined ? "–" : percent(values.context_share)],
     ["Learning rate", number(values.learning_rate)],
     ["Gradient norm", number(values.total_grad_norm)],

@@ -10,6 +10,12 @@ export function number(value) {
   return size >= 1e5 || size < 1e-3 ? rounded.toExponential() : String(rounded);
 }
 
+// With its unit, which what is not a number has none of.
+export function measured(value, unit) {
+  const text = number(value);
+  return unit && /\d/.test(text) ? `${text} ${unit}` : text;
+}
+
 export function percent(ratio) {
   if (ratio === null || ratio === undefined) return "–";
   if (!Number.isFinite(Number(ratio))) return "not finite";

@@ -1,7 +1,8 @@
-"""What a training runs on, as far as it helps to compare runs: versions, device, sizes."""
+"""What a training runs on, to compare runs and to find the one that is in trouble: host, versions, device, sizes."""
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ def surroundings(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str,
     parameters = [p for p in model.parameters() if not isinstance(p, UninitializedParameter)]
     device = next((p.device for p in parameters), torch.device("cpu"))
     found: dict[str, float | str] = {
+        "host": platform.node(),
+        "process": str(os.getpid()),
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         **{name: known for name in _PACKAGES if name in sys.modules and (known := _version(name))},
