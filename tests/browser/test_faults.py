@@ -109,8 +109,9 @@ const [json, text] = ["application/json", "text/plain"].map((type) => ({ headers
 const all = { method: "POST", credentials: "include", body: '{"kind": "false_alarm"}' };
 const told = (way) => fetch(address, { ...all, ...way }).then((answer) => answer.type, () => "refused");
 navigator.sendBeacon(address, new Blob([all.body], { type: "application/json" }));
-const run = fetch(address.replace(/alerts.*mark/, "run"), { credentials: "include" }).then(told, () => "refused");
-Promise.all([...[json, text, { ...text, mode: "no-cors" }, { ...json, mode: "no-cors" }].map(told), run]).then(done)
+const read = fetch(address.replace(/alerts.*mark/, "run"), { credentials: "include" });
+const ways = [json, text, { ...text, mode: "no-cors" }, { ...json, mode: "no-cors" }];
+Promise.all([...ways.map(told), read.then(() => "read", () => "refused")]).then(done)
 """
 
 
