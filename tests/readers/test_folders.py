@@ -79,8 +79,8 @@ def test_without_tensorboard_it_is_told_what_to_install(tmp_path: Path, monkeypa
 def test_mlflows_folder_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
-    mlflow.set_experiment("mine")
-    with mlflow.start_run(run_name="my run"):
+    experiment = mlflow.create_experiment("mine")  # `set_experiment` would hold for other tests too
+    with mlflow.start_run(experiment_id=experiment, run_name="my run"):
         for i in range(STEPS):
             mlflow.log_metrics({"train/loss": loss_of(i), "train/grad_norm": norm(i), "lr": rate(i)}, step=10 * i)
             mlflow.log_metrics({"eval/loss": 3.25}, step=10 * i) if i % 10 == 0 else None

@@ -17,7 +17,7 @@ from stabmon import Monitor
 from stabmon.catalog import Array
 from stabmon.detectors import default_detectors
 from stabmon.records import Finding, Snapshot
-from stabmon.runlog import read
+from stabmon.runlog import read, writer
 from tests.trainings import Network, loader
 
 STEPS = 32
@@ -101,7 +101,10 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
     ear, log = Ear(), logging.getLogger("stabmon")
     log.addHandler(ear)
     try:
-        parameters = trained(folder, answers)
+        with pytest.MonkeyPatch.context() as patch:
+            # All steps may be over within the second after which rows are committed.
+            patch.setattr(writer, "_COMMIT_SECONDS", 0.0)
+            parameters = trained(folder, answers)
     finally:
         log.removeHandler(ear)
     return Watched(parameters, folder / "r.stabmon", told, answers)

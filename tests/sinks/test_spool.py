@@ -100,7 +100,7 @@ def test_a_forked_worker_that_outlives_its_trainer_does_not_hold_its_alerts(tmp_
 
 def _command(process: Path) -> str:
     try:
-        return (process / "cmdline").read_text()
+        return (process / "cmdline").read_text(errors="replace")
     except OSError:
         return ""
 
