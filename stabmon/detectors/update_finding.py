@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Literal
 
@@ -44,6 +44,10 @@ class Shock:
     def single(self) -> bool:
         """Whether it is about one update."""
         return self.verdict in ("overshot", "shock")
+
+    def after(self, before: Shock | None) -> Shock:
+        """The same, begun with what was found at the reading before if that is of its kind."""
+        return replace(self, since=before.since) if before and before.single == self.single else self
 
     @property
     def slower(self) -> str:

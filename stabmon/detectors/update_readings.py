@@ -41,6 +41,11 @@ class Reading:
         """The loss rose where the gradient promised a fall."""
         return self.predicted < 0 and self.actual > thresholds.OVERSHOT
 
+    @property
+    def exploded(self) -> bool:
+        """It did by so much that no other reading need say so."""
+        return self.overshot and self.actual > thresholds.EXPLODED
+
 
 class Levels:
     """What updates do in this run: the median of the last eight, and of the last 32 that were not hot. In nats."""

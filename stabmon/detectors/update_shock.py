@@ -12,17 +12,19 @@ import numpy as np
 
 from stabmon.catalog import Array
 from stabmon.detectors.thresholds import updates as thresholds
+from stabmon.detectors.update_aftermath import Aftermath
 from stabmon.detectors.update_finding import Shock, Verdict, finding
 from stabmon.detectors.update_readings import Reading, Updates
 from stabmon.records import Finding, Snapshot
 
 
 class UpdateShock:
-    """Critical where one update moved the predictions far more than those before (over .2 nats, or 30 times the usual
-    and over .1) and raised the probe's loss where its gradient promised a fall; a warning where it moved them alone,
-    or where two of three large ones kept less than .3 of what was promised. Info at the edge (five readings, median
-    over .05 nats, .7 kept), and where the first update of a Post-LN model changes the output by over half: that
-    mostly stalls, of which context_stall knows ten steps later; with Pre-LN it is the rule, and passes.
+    """A warning where one update moved the predictions far more than those before (over .2 nats, or 30 times the usual
+    and over .1), or where two of three large ones kept less than .3 of what was promised. Critical where that one
+    raised the probe's loss though its gradient promised a fall, and the losses of the batches after it are all over
+    those before it; at once where the rise is over a nat. Info at the edge (five readings, median over .05 nats, .7
+    kept), and where the first update of a Post-LN model changes the output by over half: that mostly stalls, of which
+    context_stall knows ten steps later; with Pre-LN it is the rule, and passes.
 
     Score: the size in units of what alerts. Where all tokens get nearly the same answer (context share under .1), a
     large update is an attempt to leave a plateau: told of only where it overshot.
@@ -37,10 +39,13 @@ class UpdateShock:
         "learning_rate",
         "pretrained",
         "context_share",
+        "loss",
+        "unigram_loss",
     )
 
     def __init__(self) -> None:
         self._updates = Updates()
+        self._aftermath = Aftermath()
         self._found: Shock | None = None
         self._score = 0.0
         self._before = nan
@@ -48,6 +53,7 @@ class UpdateShock:
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]."""
+        self._aftermath.see(snapshot)
         slots = snapshot.layout.slots("output_change_msq")
         if slots.size and not np.isnan(snapshot.values[slots[0]]):
             self._read(snapshot)
@@ -71,22 +77,26 @@ class UpdateShock:
         near, limit = levels.near, levels.limit
         shock = reading.size > limit and reading.step > thresholds.SETTLED_STEP
         self._updates.push(reading, shock)
-        verdict = self._verdict(reading, shock, snapshot)
-        self._score = max(reading.size / limit, 1.0) if verdict else 0.0
         rate = snapshot.scalar("learning_rate")
         rate = rate if 0 < rate < inf else nan
-        if verdict is None:
-            self._found = None
-        else:
-            since = self._found.since if self._found else snapshot.step
-            usual = near if shock else levels.own
-            self._found = Shock(verdict, since, reading, usual, self._before, rate)
+        verdict = self._verdict(reading, shock, snapshot)
+        usual = near if shock else levels.own
+        found = Shock(verdict, snapshot.step, reading, usual, self._before, rate) if verdict else None
+        self._found = self._lasting(found) or (found and found.after(self._found))
+        self._score = max(self._found.reading.size / limit, 1.0) if self._found else 0.0
         self._before = rate
 
+    def _lasting(self, found: Shock | None) -> Shock | None:
+        """The update of a reading before, once the loss has confirmed it."""
+        lasting = self._aftermath.confirmed()
+        if found is not None and found.verdict == "shock" and found.reading.overshot:
+            self._aftermath.suspects(found)
+        return lasting
+
     def _verdict(self, reading: Reading, shock: bool, snapshot: Snapshot) -> Verdict | None:
-        if shock and reading.overshot:
+        if shock and reading.exploded:
             return "overshot"
-        if shock and not reading.plateau:
+        if shock and (reading.overshot or not reading.plateau):
             return "shock"
         if self._updates.overshoots and not reading.plateau:
             return "overshoots"

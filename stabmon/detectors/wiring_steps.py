@@ -94,7 +94,7 @@ class Kept:
         before, now = first["grad_norm"], last["grad_norm"]
         if before.size != now.size or not before.size:
             return
-        blocks = float(np.mean(now > thresholds.KEPT_BLOCK_GROWTH * before))
+        blocks = float(np.mean(now > before))
         if rises < thresholds.KEPT_RISES or growth < thresholds.KEPT_GROWTH or blocks < thresholds.KEPT_BLOCKS:
             return
         self.finding = Finding(

@@ -133,6 +133,9 @@ PHRASES: dict[str, list[str]] = {
     "spike": ["a change of the learning rate by x1.5"],
     "update_shock": [
         f"the probe's loss rose by {told(updates.OVERSHOT)} nats or more",
+        f"the last {WORDS[updates.LOSSES_SINCE]} losses before a later reading are each over all of the "
+        f"{WORDS[updates.LOSSES_BEFORE]} before the update",
+        f"at once if it rose by over {told(updates.EXPLODED)} nat",
         f"two with KL over {told(updates.HOT)} and {WORDS[int(updates.HOT_RATIO)]} times the run's own "
         f"median that kept "
         f"less than {told(updates.TRUST)}",

@@ -219,6 +219,14 @@ def test_kept_gradients_are_found_at_step_20_by_their_running_sum(drift: float) 
     assert (alert.step, alert.severity) == (20, "warning")
 
 
+def test_parts_whose_kept_gradients_grow_by_little_count_as_grown() -> None:
+    """Measured: positions 1.01-fold and the first block 1.17-fold in 20 steps, the others 1.35- to 15-fold."""
+    t = np.arange(1.0, 31)[:, None]
+    norms = 1 + (t - 1) / 19 * (np.array([0.38, 0.01, 0.17, 0.35, 1.9, 13.7, 11.8]))
+    alert = only(alerts(grad_sq=norms**2, total_grad_sq=(norms**2).sum(1)), "does not zero its gradients")
+    assert (alert.step, alert.evidence["blocks_grown"]) == (20, 1.0)
+
+
 def test_gradients_that_are_zeroed_are_silent_also_where_a_zero_head_makes_those_of_the_blocks_grow() -> None:
     rng = np.random.default_rng(0)
     fresh = rng.normal(0, 1, (30, len(PARTS), 50)) ** 2

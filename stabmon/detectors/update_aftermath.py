@@ -1,0 +1,50 @@
+"""What the loss did after an update that raised the probe's."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from math import isnan
+
+from stabmon.detectors.thresholds import updates as thresholds
+from stabmon.detectors.update_finding import Shock
+from stabmon.records import Snapshot
+
+
+class Aftermath:
+    """Holds the losses of the batches after an update against those before it, less what the unigram scores there:
+    one batch, or one probe, rises and falls by chance where a run learns fast; a step that undid something lasts.
+    """
+
+    def __init__(self) -> None:
+        self.suspect: Shock | None = None
+        """The update that is looked at."""
+        self._before: deque[float] = deque(maxlen=thresholds.LOSSES_BEFORE)
+        self._since: deque[float] = deque(maxlen=thresholds.LOSSES_SINCE)
+
+    def see(self, snapshot: Snapshot) -> None:
+        """A step's loss is that before its own update."""
+        loss, unigram = snapshot.scalar("loss"), snapshot.scalar("unigram_loss")
+        if isnan(loss):
+            return
+        (self._since if self.suspect else self._before).append(loss if isnan(unigram) else loss - unigram)
+
+    def suspects(self, shock: Shock) -> None:
+        """Of several it is the first, whose losses before it are none of an update that went too far."""
+        self.suspect = self.suspect or shock
+
+    def confirmed(self) -> Shock | None:
+        """At a reading, once five losses have come: the update, if each of them is over all of the eight before it.
+        It is asked once.
+        """
+        if self.suspect is None or len(self._since) < thresholds.LOSSES_SINCE:
+            return None
+        known = len(self._before) == thresholds.LOSSES_BEFORE
+        lasts = known and min(self._since) > max(self._before)
+        found = replace(self.suspect, verdict="overshot") if lasts else None
+        self.forget()
+        return found
+
+    def forget(self) -> None:
+        self.suspect = None
+        self._since.clear()
