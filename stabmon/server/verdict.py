@@ -39,8 +39,11 @@ def verdict(run: Standing, now: float) -> Verdict:
 
 
 def _judged(run: Standing, now: float) -> tuple[Level, str, str]:
-    if not run.steps:
+    if not run.steps and run.state == "running":
         return "silent", "No step yet", "The run has begun, but completed no step."
+    if not run.steps:
+        level: Level = "critical" if run.state == "failed" else "ended"
+        return level, f"{run.state.capitalize()} before its first step", "No step was completed."
     alerts = run.troubles()
     standing = f"Step {run.step:,}{_loss(run)}."
     aside = _set_aside(run, alerts)
@@ -61,6 +64,8 @@ def _judged(run: Standing, now: float) -> tuple[Level, str, str]:
         return level, title, f"{why} What was last seen: {told}"
     if worst:
         return worst, _trouble(alerts), rest.lstrip()
+    if run.recent["loss"] and math.isinf(run.recent["loss"][-1]) and not aside:
+        return "warning", "The loss is not finite", f"{told} No alert was raised for it."
     if run.steps < YOUNG_STEPS:
         return "healthy", "No alert so far", f"{told} Too early to call it healthy."
     return "healthy", "Healthy", told

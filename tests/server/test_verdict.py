@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from stabmon.records import RunState
 from stabmon.server.standing import Standing
 from stabmon.server.verdict import Verdict, duration, silent_after, verdict
 from tests.server.recorded import STARTED, Writing, alert
@@ -33,13 +34,30 @@ def test_a_run_without_a_step_says_so(writing: Writing) -> None:
         (5.49, ", loss 5.49, what the uniform baseline scores."),
         (7.5, ", loss 7.5, 2 nats above the uniform baseline."),
         (1239.5, ", loss 1.24e+03, 1,234 nats above the uniform baseline."),
-        (float("inf"), ", loss not finite."),
         (float("nan"), "."),
     ],
 )
 def test_a_healthy_run_tells_step_and_loss_beside_the_baselines(writing: Writing, loss: float, words: str) -> None:
     writing.step(1200, loss=loss)
     assert told(writing) == Verdict("healthy", "Healthy", f"Step 1,200{words}")
+
+
+def test_a_loss_that_is_not_finite_is_never_called_healthy(writing: Writing) -> None:
+    writing.step(60, loss=float("inf"))
+    found = told(writing)
+    assert (found.level, found.title) == ("warning", "The loss is not finite")
+    assert found.text == "Step 60, loss not finite. No alert was raised for it."
+
+
+@pytest.mark.parametrize(("state", "level"), [("failed", "critical"), ("stopped", "ended")])
+def test_a_run_that_ended_without_a_step_says_so(writing: Writing, state: RunState, level: str) -> None:
+    writing.close(state)
+    found = told(writing)
+    assert (found.level, found.title, found.text) == (
+        level,
+        f"{state.capitalize()} before its first step",
+        "No step was completed.",
+    )
 
 
 def test_without_targets_there_are_no_baselines_to_stand_beside(writing: Writing) -> None:
