@@ -45,7 +45,9 @@ def for_users(code: int = 2) -> Iterator[None]:
 
 
 def message(error: ValueError | OSError) -> str:
-    """What a person is told of it."""
+    """What a person is told of it, in one line that a terminal does not act on."""
+    from stabmon.readers.text import printable
+
     text = (isinstance(error, OSError) and error.strerror) or str(error)
     named = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
-    return f"{text}{named}"
+    return printable(" ".join(f"{text}{named}".splitlines()))

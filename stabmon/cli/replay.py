@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -51,12 +51,13 @@ def replay(
     Exit code: 0 nothing wrong (or an info), 1 a warning, 2 critical, 3 a file cannot be read.
     """
     screen = None if quiet else console(stderr=as_json)
-    with for_users(UNREADABLE):
-        paths = _paths(files, follow, html)
     found = _Found()
+    with for_users(UNREADABLE):
+        paths = _paths(files, follow, html, found)
+    count = len(paths) + len(found.errors)
     for path in paths:
         _judge(path, found, screen, {"loss": loss, "step": step, "follow": follow}, since)
-    if screen and len(paths) > 1:
+    if screen and count > 1:
         screen.print(found.summary)
     with for_users(UNREADABLE):
         write_report(None if found.errors else html, paths, loss, step)
@@ -72,6 +73,11 @@ class _Found:
     verdicts: list[Verdict] = field(default_factory=list)
     errors: list[dict[str, str]] = field(default_factory=list)
     told: set[str] = field(default_factory=set)
+
+    def refuse(self, file: object, why: str) -> None:
+        """It cannot be read: told at once, and at the end in the JSON."""
+        self.errors.append({"file": str(file), "error": why})
+        typer.echo(f"stabmon: {why}", err=True)
 
     @property
     def exit_code(self) -> int:
@@ -95,18 +101,23 @@ class _Found:
         return {**whole, **alone, "runs": runs, "errors": self.errors}
 
 
-def _paths(files: list[str] | None, follow: bool, html: Path | None) -> list[Path]:
+def _paths(files: list[str] | None, follow: bool, html: Path | None, told: _Found) -> list[Path]:
     from stabmon.readers import found
 
     if not files:
         raise ValueError("replay needs a file; give one or more, a folder, or - for standard input")
-    paths = found(files)
+    paths: list[Path] = []
+    for file in files:
+        try:
+            paths += [path for path in found([file]) if path not in paths]
+        except (ValueError, OSError) as error:
+            told.refuse(file, message(error))
     for option, given in (("--follow", follow), ("--html", html)):
         if given and len(paths) > 1:
             raise ValueError(
                 f"{option} takes one file, here are {len(paths)}: {paths[0]}, {paths[1]}, …; name one of them"
             )
-    if html and str(paths[0]) == "-":
+    if html and paths and (str(paths[0]) == "-" or paths[0].is_fifo()):
         raise ValueError("--html reads the file a second time, which standard input does not allow; give a file")
     return paths
 
@@ -123,9 +134,12 @@ def _judge(path: Path, found: _Found, screen: Console | None, how: dict[str, Any
             found.verdicts.append(made.verdict(since))
             if screen:
                 show(found.verdicts[-1], screen, found.told)
+    except KeyboardInterrupt:
+        if not how["follow"]:
+            raise
+        found.refuse(path, f"{path} held nothing that can be judged until Ctrl-C")
     except (ValueError, OSError) as error:
-        found.errors.append({"file": str(path), "error": message(error)})
-        typer.echo(f"stabmon: {message(error)}", err=True)
+        found.refuse(path, message(error))
 
 
 def _run(replay: Replay, follow: bool) -> None:
@@ -143,7 +157,7 @@ def _recordings(path: Path, how: dict[str, Any]) -> Iterator[Recording]:
     source: Path | BinaryIO = sys.stdin.buffer if str(path) == "-" else path
     first = opened(source, **how)
     yield first
-    for name in first.others if source is path else ():
+    for name in first.others if path.is_file() else ():
         yield opened(source, run=name, **how)
 
 
@@ -153,4 +167,11 @@ def write_report(html: Path | None, paths: list[Path], loss: str | None, step: s
         return
     from stabmon.report import report
 
+    check_out(html, paths)
     html.write_text(report(paths, loss=loss, step=step), encoding="utf-8")
+
+
+def check_out(out: Path, paths: Sequence[Path]) -> None:
+    """ValueError: it would be written over a run."""
+    if any(out.exists() and path.exists() and out.samefile(path) for path in paths):
+        raise ValueError(f"{out} is the run itself and would be lost; name another file to write to")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from stabmon.cli.edge import for_users
-from stabmon.cli.replay import Loss, Step
+from stabmon.cli.replay import Loss, Step, check_out
 from stabmon.cli.verdicts import UNREADABLE
 
 
@@ -22,7 +22,10 @@ def report(
     with for_users(UNREADABLE):
         from stabmon.report import report as made
 
-        text = made(run, loss=loss, step=step)
+        if str(run) == "-":
+            raise ValueError("report reads a file, not standard input; write it to one first")
         path = out or Path(f"{run.resolve().name.partition('.')[0]}.html")
+        check_out(path, [run])
+        text = made(run, loss=loss, step=step)
         path.write_text(text, encoding="utf-8")
     typer.echo(f"{path}: {len(text.encode()) / 1e6:.1f} MB")

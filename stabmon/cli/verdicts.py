@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from stabmon.readers.text import printable
 from stabmon.records import Alert, Event, RunState, Severity, Snapshot
 from stabmon.runlog import alert_summary
 
@@ -54,7 +55,9 @@ def show(verdict: Verdict, screen: Console, told: set[str]) -> None:
     """A line on the run, a table of what went wrong, what was not seen. `told`: lines that need not be told again."""
     worst = verdict.severity
     word = worst or "nothing wrong that could be seen"
-    screen.print(Text.assemble(f"{verdict.title}: ", (word, STYLES[worst] if worst else "green")), soft_wrap=True)
+    screen.print(
+        Text.assemble(f"{printable(verdict.title)}: ", (word, STYLES[worst] if worst else "green")), soft_wrap=True
+    )
     if verdict.incidents:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for heading, share in (("what", 5), ("when", 2), ("how sure", 3), ("what to do first", 4)):
@@ -72,7 +75,7 @@ def _cells(shown: Incident) -> list[Text]:
     alert = shown.alert
     evidence = [f"{name} {value:.3g}" for name, value in alert.evidence.items()][:_SHOWN_EVIDENCE]
     end = "stands" if shown.until is None else f"over at {shown.until:,}"
-    where = "" if alert.layer is None else f" (layer {alert.layer}, {alert.site})"
+    where = "" if alert.layer is None else f" (layer {alert.layer}, {printable(alert.site)})"
     return [
         Text.assemble((alert.detector, STYLES[alert.severity]), f"{where} {alert.action}"),
         Text(f"since step {alert.since:,}\ntold at {shown.told:,}\n{end}"),

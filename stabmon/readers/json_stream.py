@@ -13,6 +13,7 @@ from stabmon.readers.text import decoded
 LONGEST = 4 << 20
 """Characters of one object."""
 
+CUT_OFF = "The file is cut off or damaged"
 _BETWEEN = re.compile(r"[\s,]*")
 
 
@@ -42,7 +43,7 @@ def objects(source: Source, opening: re.Pattern[str]) -> Iterator[dict[str, obje
         text, at = text[at:], 0
         if len(text) > LONGEST:
             break
-    source.notes.say(f"The file is cut off or damaged after entry {count}; what is whole was read.")
+    source.notes.say(f"{CUT_OFF} after entry {count}; what is whole was read.")
 
 
 def _skip(text: str, at: int) -> int:

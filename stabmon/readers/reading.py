@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import inf, isfinite, nan
 
@@ -9,6 +10,7 @@ import numpy as np
 
 LARGEST = float(np.finfo(np.float32).max)
 LARGEST_STEP = 2**53
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?")
 
 
 class ReadError(ValueError):
@@ -81,8 +83,12 @@ def _of_text(cell: str) -> float:
     try:
         return float(cell)
     except ValueError:
-        cell = cell.strip().replace(",", "")
-        return float(cell) if cell else nan
+        cell = cell.strip().rstrip(",")
+        if cell.count(",") == 1 and not _THOUSANDS.fullmatch(cell):
+            return float(cell.replace(",", "."))  # 2,5 as much of Europe writes it
+        if "," in cell and not _THOUSANDS.fullmatch(cell):
+            raise
+        return float(cell.replace(",", "")) if cell else nan
 
 
 def whole(cell: object) -> int | None:

@@ -6,6 +6,7 @@ from stabmon.readers.format import Format, Head
 from stabmon.readers.formats import FORMATS
 from stabmon.readers.reading import Asked, ReadError
 from stabmon.readers.source import HEAD, Source
+from stabmon.readers.text import LONGEST
 
 READABLE = (
     "trainer_state.json, Lightning's metrics.csv, W&B's CSV export, TensorBoard and MLflow folders, logs of nanoGPT, "
@@ -69,10 +70,17 @@ def _unknown(source: Source, asked: Asked) -> str:
     raw = source.head
     if not raw.strip():
         return f"{source.name} is empty"
+    if not raw.strip(b"\0 \r\n\t"):
+        return f"{source.name} holds only zero bytes, as a file does whose disk or machine failed; give a copy of it"
     kind = next((kind for mark, kind in _KNOWN if raw.startswith(mark)), None)
     if kind or is_binary(raw):
         return f"{source.name} is {kind or 'binary'}, no log that stabmon reads; give one of {READABLE}"
     head = Head(raw, whole=True)
-    first = head.lines[0].strip()[:60] if head.lines else ""
+    if not head.lines or len(head.lines[0]) > LONGEST:
+        return (
+            f"{source.name} begins with a line of more than {LONGEST >> 20} million characters, as no log does; "
+            f"stabmon reads {READABLE}"
+        )
+    first = head.lines[0].strip()[:60]
     hint = f"no line has {asked.loss!r}" if asked.loss else "name the loss with --loss if it is a table or JSON lines"
     return f"{source.name} begins with {first!r} and holds no losses that stabmon finds ({hint}); it reads {READABLE}"

@@ -16,9 +16,11 @@ from typing import BinaryIO
 from stabmon.readers.feeding import UNIX, Feeding
 from stabmon.readers.format import Format, Head
 from stabmon.readers.formats import mlflow, run_log, tensorboard
+from stabmon.readers.json_stream import CUT_OFF
 from stabmon.readers.reading import Asked, Notes, ReadError, Reading
 from stabmon.readers.recognised import recognised
 from stabmon.readers.source import POLL_SECONDS, Source
+from stabmon.readers.text import printable
 from stabmon.records import Event, Run, Snapshot
 from stabmon.runlog import Recorded
 
@@ -119,6 +121,10 @@ def for_people(name: str) -> Iterator[None]:
 
 
 def _of_file(path: Path, asked: Asked, follow: bool) -> Recording:
+    if not path.is_file():  # a pipe, such as <(ssh host cat log): what was read of it cannot be read again
+        source = Source(path.open("rb"), str(path), None, follow, Notes())
+        source.owned = True
+        return _of_source(source, asked)
     with path.open("rb") as file:
         head = file.read(64)
     if head.startswith(run_log.MAGIC):
@@ -188,34 +194,48 @@ def _of_source(source: Source, asked: Asked) -> Recording:
         readings = _reread(again, stopped)
     else:
         readings, stopped = form.readings(source, head, asked), source.stopped
-    name = path.name if path else "standard input"
-    made = _recording(form.name, name, path, readings, source.notes, stopped, follow)
+    made = _recording(
+        form.name, path.name if path else Path(source.name).name, path, readings, source.notes, stopped, follow
+    )
     if source.run:
-        made.run = Run(source.run, made.run.started, framework=form.name)
+        made.run = Run(printable(source.run), made.run.started, framework=form.name)
     made.others = source.others
     return made
 
 
 def _document(form: Format, path: Path, asked: Asked, notes: Notes) -> _Readings:
-    source = Source(path.open("rb"), str(path), path, False, notes)
+    """Of a followed one; that it is cut off is not told: it is being written."""
+    source = Source(path.open("rb"), str(path), path, False, Notes())
     try:
         while source.look():
             pass
         yield from form.readings(source, Head(source.head, True), asked)
     finally:
         source.close()
+    if not any(note.startswith(CUT_OFF) for note in source.notes):
+        for note in source.notes:
+            notes.say(note)
 
 
 def _reread(again: Callable[[], _Readings], stopped: Stop) -> _Readings:
-    """What is new each time that it is read from the start."""
-    done = 0
+    """What is new each time that it is read from the start. One that is shorter than before is being written just now,
+    or gone for that; if it is so again, it is another one.
+    """
+    done, shorter = 0, False
     while not stopped.is_set():
         count = 0
-        for reading in again():
-            count += 1
-            if count > done:
-                yield reading
-        done = count
+        try:
+            for reading in again():
+                count += 1
+                if count > done:
+                    yield reading
+        except (FileNotFoundError, ReadError):
+            if not done:
+                raise
+        if count >= done or shorter:
+            done, shorter = (count if count >= done else 0), False
+        else:
+            shorter = True
         yield None
         stopped.wait(POLL_SECONDS)
 
@@ -233,5 +253,5 @@ def _recording(
         readings = chain([first], readings)
     feeding = Feeding(started, notes)
     return Recording(
-        kind, Run(name, started, framework=kind), notes, (), None, feeding, feeding.feeds(readings), stopped
+        kind, Run(printable(name), started, framework=kind), notes, (), None, feeding, feeding.feeds(readings), stopped
     )

@@ -20,6 +20,7 @@ class Remarks:
         self._back = 0
         self._several = 0
         self._zeros = 0
+        self._hidden = 0
         self._before: deque[float] = deque(maxlen=3)
         self._loss = float("nan")
         self._ratios: list[float] = []
@@ -41,10 +42,12 @@ class Remarks:
         self._zeros += 1
         steep = len(self._before) == 3 and min(self._before) > _ABOVE
         if reading.grad_norm == float("inf") or (steep and self._zeros == 2 and not reading.grad_norm > 0):
-            self._notes.say(
-                f"The loss is exactly 0 around step {step}: trainers that leave NaN out of their log write 0 (Hugging "
-                "Face: logging_nan_inf_filter). Most likely it was NaN."
-            )
+            self._hidden += 1
+            if self._hidden == 1:
+                self._notes.say(
+                    f"The loss is exactly 0 around step {step}: trainers that leave NaN out of their log write 0 "
+                    "(Hugging Face: logging_nan_inf_filter). Most likely it was NaN."
+                )
 
     def several_losses(self) -> None:
         self._several += 1
@@ -63,6 +66,8 @@ class Remarks:
         """What only the end can tell."""
         if self._back > 1:
             self._notes.say(f"Steps go back {self._back} times in all.")
+        if self._hidden > 1:
+            self._notes.say(f"Zeros in place of a loss, {self._hidden} times in all.")
         if self._several:
             self._notes.say(f"Several losses of one step, {self._several} times; their mean is read.")
         self._summed()

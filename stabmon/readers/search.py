@@ -49,6 +49,8 @@ def _found(given: str) -> list[Path]:
         raise ReadError(f"{given} is not there; give a file, a folder, or - for standard input")
     if not path.is_dir():
         return [path]
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise ReadError(f"{given} may not be read by you (permission denied)")
     if not (runs := _in_folder(path)):
         raise ReadError(f"{given} is a folder without a run; it may hold {READABLE}")
     return runs

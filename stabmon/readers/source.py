@@ -17,9 +17,10 @@ CHUNK = 1 << 18
 HEAD = 8 << 20
 """What is looked at, at most, to tell what a file is: logs may begin with megabytes of something else."""
 POLL_SECONDS = 0.5
-FREE = 64 << 20
+FREE = 4 << 20
 MOST_RATIO = 250
-"""Real logs pack 3 to 40 times; above this after 64 MB it is a bomb, or not a log."""
+"""Real logs pack 3 to 40 times; above this after 4 MB it is a bomb, or not a log. Tens of MB of tiny rows would take
+minutes until they are refused."""
 
 
 class Source:
@@ -27,6 +28,8 @@ class Source:
 
     def __init__(self, stream: BinaryIO, name: str, path: Path | None, follow: bool, notes: Notes) -> None:
         self.name, self.path, self.follow, self.notes = name, path, follow, notes
+        self.owned = path is not None
+        """Whether it is closed here."""
         self.stopped = Stop()
         self.head = b""
         self.run = ""
@@ -70,7 +73,7 @@ class Source:
 
     def close(self) -> None:
         """A file that was opened for it; never a stream that somebody else opened."""
-        if self.path:
+        if self.owned:
             self._raw.close()
 
     def __del__(self) -> None:  # of a recording that nobody reads to its end

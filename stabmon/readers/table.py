@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 
 from stabmon.readers.format import Head
@@ -13,6 +14,8 @@ from stabmon.readers.text import lines
 
 _DELIMITERS = (",", "\t", ";")
 _LONGEST_ROW = 1 << 20
+_DECIMAL = re.compile(r"(?<=\d),(?=\d+(?:[eE][-+]?\d+)?\s*(?:[;\"]|$))")
+"""Semicolons part columns where the comma parts a number."""
 
 
 def header(head: Head) -> tuple[list[str], str]:
@@ -72,6 +75,8 @@ def _rows(source: Source, delimiter: str) -> Iterator[list[str] | None]:
         if line is None:
             yield None
             continue
+        if delimiter == ";" and "," in line:
+            line = _DECIMAL.sub(".", line)
         if not open_quote and '"' not in line:
             yield line.split(delimiter)
             continue

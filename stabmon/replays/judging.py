@@ -9,7 +9,7 @@ from stabmon.detectors import Detector, default_detectors
 from stabmon.pipeline import Pipeline, build
 from stabmon.readers import Recording
 from stabmon.records import Snapshot
-from stabmon.replays.needs import Seen, could_not_run, judges
+from stabmon.replays.needs import Seen, could_not_run, judges, levels
 from stabmon.replays.verdict import Verdict
 from stabmon.sinks import Sink
 
@@ -52,6 +52,7 @@ class Replay:
         """`since`: leaves out alerts of earlier steps."""
         recording = self.recording
         missing = could_not_run(self._detectors or (), self._seen.statistics())
+        hint = levels(missing, recording.run) if recording.recorded and self._pipeline else ""
         alerts = self._pipeline.alerts if self._pipeline else ()
         return Verdict(
             file=self._file,
@@ -66,7 +67,7 @@ class Replay:
             alerts=tuple(alert for alert in alerts if alert.step >= since),
             could_run=tuple(each.name for each in self._detectors or () if each.name not in missing),
             could_not_run=missing,
-            notes=tuple(recording.notes),
+            notes=tuple(note for note in (*recording.notes, hint) if note),
         )
 
     def _begin(self, first: Snapshot) -> None:
@@ -76,7 +77,7 @@ class Replay:
         self._pipeline = build(self.recording.run, self._detectors, self._sinks)
 
     def _see(self, snapshot: Snapshot) -> None:
-        self._steps += 1
+        self._steps += self._last is None or snapshot.step != self._last.step  # an evaluation may follow on its step
         self._last = snapshot
         self._seen.see(snapshot)
         loss = snapshot.scalar("loss")

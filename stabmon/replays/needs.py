@@ -8,7 +8,22 @@ import numpy as np
 
 from stabmon.catalog import STATISTICS
 from stabmon.detectors import Detector, default_detectors, loss_detectors
-from stabmon.records import Layout, Snapshot
+from stabmon.records import Layout, Run, Snapshot
+
+FROM_LEVEL = {"attention_blowup": "deep", "dead_units": "deep", "logit_drift": "standard"}
+"""Detectors whose needs the level `light` does not read."""
+_LEVELS = ("light", "standard", "deep")
+
+
+def levels(missing: Collection[str], run: Run) -> str:
+    """What a higher level than that of a run log would have read for those, in a sentence; "" where none would."""
+    level = run.settings.get("level", "light")
+    higher = _LEVELS[_LEVELS.index(level) + 1 :] if level in _LEVELS else ()
+    told = []
+    for each in higher:
+        if names := [name for name in missing if FROM_LEVEL.get(name) == each]:
+            told.append(f'level="{each}" reads what {" and ".join(names)} {"needs" if len(names) == 1 else "need"}')
+    return f'This run was recorded at level="{level}"; {", ".join(told)}.' if told else ""
 
 
 def judges(layout: Layout) -> list[Detector]:

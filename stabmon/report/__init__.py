@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from stabmon import __version__
 from stabmon.readers import Recording, opened
+from stabmon.readers.text import printable
 from stabmon.replays import Replay
 from stabmon.report.html import html
 from stabmon.report.stored import Store
@@ -37,7 +38,7 @@ def report(
 
 def _put(store: Store, path: Path, log: Path, recording: Recording) -> list[str]:
     """Puts a run into the store; what is to be said of its file."""
-    notes = [f"{path.name}: {recording.format}."]
+    notes = [f"{printable(path.name)}: {recording.format}."]
     if recording.recorded:
         log = recording.recorded.path
     else:

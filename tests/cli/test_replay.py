@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace as with_
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from stabmon.cli import app
 from stabmon.detectors import default_detectors, loss_detectors
 from stabmon.pipeline import build
 from stabmon.records import Event, Finding, Layout, Snapshot
+from stabmon.replays.needs import FROM_LEVEL, levels
 from stabmon.runlog import RunLogWriter, alert_summary
 from tests.replays.files import diverging_losses, healthy_losses, table, trainer_state
 from tests.snapshots import RUN, snapshot
@@ -230,3 +232,67 @@ def test_a_file_that_grows_is_followed_alerts_come_as_they_are_read_and_ctrl_c_s
             process.kill()
     assert (process.returncode, errors) == (2, "")
     assert "log.jsonl (JSON lines, steps 1 to 300" in rest
+
+
+def test_a_path_that_is_not_there_stops_no_other_and_is_in_the_json(tmp_path: Path) -> None:
+    good, gone = table(tmp_path / "a.csv", healthy_losses(30)), tmp_path / "gone.csv"
+    found = as_json(gone, good)
+    assert [run["file"] for run in found["runs"]] == [str(good)]
+    assert [error["file"] for error in found["errors"]] == [str(gone)]
+    assert found["exit_code"] == replay(gone, good).exit_code == 3
+    assert replay(gone, good).stdout.splitlines()[-1] == "1 run. nothing wrong: 1, cannot be read: 1."
+    assert as_json(gone)["runs"] == []
+
+
+@pytest.mark.parametrize("name", ["a\x1b[31mb", "a\nb", "a\x9bb", "a\udcffb"])
+def test_a_name_reaches_terminal_and_report_without_what_they_would_act_on(tmp_path: Path, name: str) -> None:
+    path, bad = table(tmp_path / f"{name}.csv", healthy_losses(30)), tmp_path / f"{name}.txt"
+    bad.write_text("hello")
+    told = replay(path, bad)
+    out = CliRunner().invoke(app, ["report", str(path), "--out", str(tmp_path / "out.html")])
+    assert (told.exit_code, out.exit_code) == (3, 0)
+    assert len(told.stderr.splitlines()) == 1
+    for text in (told.output, out.output, (tmp_path / "out.html").read_text()):
+        assert name not in text
+    assert "a\ufffd" in told.stdout
+
+
+def test_a_step_with_its_evaluation_is_one_step(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(f'{{"step": {i}, "loss": 2.5}}\n' for i in range(9)) + '{"step": 8, "val_loss": 2.6}\n')
+    assert (as_json(path)["steps"], as_json(path)["last_step"]) == (9, 8)
+
+
+def test_no_page_is_written_over_the_run_that_it_shows(tmp_path: Path) -> None:
+    path = table(tmp_path / "log.html", healthy_losses(30))
+    before = path.read_bytes()
+    for command in (["replay", str(path), "--html", str(path)], ["report", str(path), "--out", str(path)]):
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 3
+        assert "is the run itself and would be lost" in result.stderr
+    assert path.read_bytes() == before
+
+
+def test_report_says_that_it_reads_no_standard_input() -> None:
+    assert "not standard input" in CliRunner().invoke(app, ["report", "-"]).stderr
+
+
+def test_a_run_logs_verdict_says_which_level_reads_what_was_not(run_log: Path) -> None:
+    recorded(run_log, [3.0] * 3)
+    (note,) = [note for note in as_json(run_log)["notes"] if "level" in note]
+    assert note == (
+        'This run was recorded at level="light"; level="standard" reads what logit_drift needs, level="deep" reads '
+        "what attention_blowup and dead_units need."
+    )
+    assert levels(["attention_blowup", "logit_drift"], with_(RUN, settings={"level": "standard"})) == (
+        'This run was recorded at level="standard"; level="deep" reads what attention_blowup needs.'
+    )
+    assert levels(["attention_blowup"], with_(RUN, settings={"level": "deep"})) == ""
+
+
+def test_the_levels_are_those_of_the_readme() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (\w+)(?:, [\w ]+)? \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    names = {detector.name for detector in default_detectors()}
+    told = {name: level for name, level in rows if name in names}
+    assert told.keys() == names
+    assert {name: level for name, level in told.items() if level != "light"} == FROM_LEVEL

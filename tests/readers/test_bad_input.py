@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,11 @@ def archive() -> bytes:
         (b"once upon a time\nthere was a file\n", "begins with 'once upon a time'"),
         (b"a,b,c\n1,2,3\n4,5,6\n", "begins with 'a,b,c'"),
         (b'{"a": 1}\n{"a": 2}\n', "name the loss with --loss"),
-        (b'{"log_history": []}', "has no loss among its 0 first entries"),
+        (b'{"log_history": []}', "has no whole entry: nothing was logged"),
+        (b'{"log_history": [{"step": 1, "lo', "is cut off before the end of the first"),
+        (bytes(5000), "holds only zero bytes"),
+        (b"x" * (9 << 20), "begins with a line of more than 4 million characters"),
+        ((",".join(["step", "loss", *map(str, range(900_000))]) + "\n1,2\n").encode(), "more than 4 million"),
         (b'{"log_history": [{"step": 1, "learning_rate": 0.1}]}', "train with logging_steps"),
         (b"step,loss\n1,\n2,\n3,\n", "holds no loss"),
         (b"[" * 100_000, "holds no losses"),
@@ -68,6 +73,32 @@ def test_a_bomb_is_refused_before_it_has_unpacked() -> None:
     bomb = gzip.compress(row * 2 + b" " * (70 << 20), 9)
     assert len(bomb) < 1 << 20
     assert "unpacks to more than 250 times its size" in refused(bomb)
+
+
+def test_a_bomb_of_tiny_rows_is_refused_before_millions_of_them_are_read() -> None:
+    with pytest.raises(ReadError, match="unpacks to more than 250 times its size"):
+        read(gzip.compress(b"step,loss\n" + b"1,2\n" * (9 << 18), 9))
+
+
+def test_a_pipe_that_has_a_path_is_read_whole(tmp_path: Path) -> None:
+    """As the shell's <(ssh host cat log): what was taken from it to look at does not come again."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    text = nanogpt().text
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(path.write_text, text)
+        part = opened(path)
+        assert len(list(part.feeds())) == len(list(opened(io.BytesIO(text.encode())).feeds()))
+    assert part.run.name == "pipe"
+
+
+@pytest.mark.parametrize("name", ["a\x1b[31mb.csv", "a\nb.csv", "a\x9bb.csv", "a\u202eb.csv", "a\udcffb.csv"])
+def test_a_name_holds_nothing_that_a_terminal_acts_on(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("step,loss\n1,2\n")
+    assert opened(path).run.name == name.translate(dict.fromkeys(b"\x1b\n\x9b", "\ufffd")).replace(
+        "\u202e", "\ufffd"
+    ).replace("\udcff", "\ufffd")
 
 
 def test_a_gz_that_is_cut_off_is_read_as_far_as_it_goes() -> None:

@@ -12,7 +12,9 @@ from queue import Empty, Queue
 
 import pytest
 
-from stabmon.readers import Recording, opened
+from stabmon.readers import ReadError, Recording, opened
+from stabmon.readers.reading import Reading
+from stabmon.readers.recording import _reread
 
 SECONDS = 30.0
 """Long enough for a busy machine; none of it is waited for where things work."""
@@ -125,6 +127,25 @@ def test_a_state_that_is_written_anew_tells_what_is_new(tmp_path: Path) -> None:
         assert followed.next(3) == told(1, 2, 3)
         write(5)
         assert followed.next(2) == told(4, 5)
+
+
+def test_a_state_that_is_gone_or_half_written_for_a_moment_is_followed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Hugging Face writes it: emptied, then filled. One that stays shorter is another run."""
+    monkeypatch.setattr("stabmon.readers.recording.POLL_SECONDS", 0)
+    outcomes: Iterator[int | BaseException] = iter(
+        [3, 1, 4, FileNotFoundError(), 5, ReadError("cut off"), 6, 2, 2, 2, KeyboardInterrupt()]
+    )
+
+    def again() -> Iterator[Reading]:
+        now = next(outcomes)
+        if not isinstance(now, int):
+            raise now
+        yield from (Reading(step) for step in range(1, now + 1))
+
+    steps: list[int | None] = []
+    with pytest.raises(KeyboardInterrupt):
+        steps.extend(reading.step for reading in _reread(again, threading.Event()) if reading)
+    assert steps == [1, 2, 3, 4, 5, 6, 1, 2]
 
 
 def test_a_pipe_is_read_while_it_is_written() -> None:

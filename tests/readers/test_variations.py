@@ -229,3 +229,29 @@ def test_of_several_runs_in_a_table_one_is_read() -> None:
         read(text, run="c")
     with pytest.raises(ReadError, match="no column that tells runs apart"):
         read("step,loss\n1,2\n", run="c")
+
+
+@pytest.mark.parametrize(
+    ("text", "losses"),
+    [
+        ("step;loss\n1;4,1234\n2;3,125\n3;2,5e-1\n", [4.1234, 3.125, 0.25]),
+        ('step;loss\n1;"4,25"\n2;"1,5"\n', [4.25, 1.5]),
+        ('step,loss\n1,"3,000.5"\n2,"2,5"\n', [3000.5, 2.5]),
+        ("step\tloss\n1\t2,75\n2\t1,50\n", [2.75, 1.5]),
+        ("iter 0: loss 1,234.5, time 1ms\niter 1: loss 3,, time 1ms\n", [1234.5, 3]),
+    ],
+)
+def test_a_comma_is_a_point_or_parts_thousands(text: str, losses: list[float]) -> None:
+    assert [loss for _, loss in read(text).losses] == pytest.approx(losses, rel=1e-6)
+
+
+def test_a_number_with_both_in_the_other_order_is_left_out() -> None:
+    assert read("step;loss\n1;2,5\n2;3.000,5\n3;2,25\n").losses == [(1, 2.5), (3, 2.25)]
+
+
+def test_zeros_that_hide_nan_are_told_once_and_counted() -> None:
+    rows = "".join(f'{{"step": {i}, "loss": {3 if i < 20 else 0}, "grad_norm": NaN}}\n' for i in range(60))
+    notes = read(rows).notes
+    assert notes.count("The loss is exactly 0") == 1
+    assert "around step 20" in notes
+    assert "Zeros in place of a loss, 40 times in all." in notes

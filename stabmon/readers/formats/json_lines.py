@@ -65,6 +65,10 @@ def _parser(read: Callable[[dict[str, object]], Reading | None], nested: bool) -
             row = loads(line[start:] if start else line)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
+        except json.JSONDecodeError:
+            raise
+        except ValueError:
+            raise ValueError("a number in it has thousands of digits") from None
         if not isinstance(row, dict):
             return None
         return read(flat(row) if nested else row)

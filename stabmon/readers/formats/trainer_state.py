@@ -14,6 +14,7 @@ from stabmon.readers.source import Source
 
 _OPENING = re.compile(r'"log_history"\s{0,50}:\s{0,50}\[')
 _FEW = 200
+EMPTY = "nothing was logged, or it is cut off before the end of the first; train with logging_steps"
 
 
 def _fits(head: Head, asked: Asked) -> bool:
@@ -27,6 +28,8 @@ def _readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | No
 def read_objects(source: Source, found: Iterator[dict[str, object]], asked: Asked) -> Iterator[Reading | None]:
     """Rows of a JSON array; an entry that cannot be read is counted."""
     first = list(islice(found, _FEW))
+    if not first:
+        raise ReadError(f"{source.name} has no whole entry: {EMPTY}")
     chosen = roles(first, asked, source.notes, source.name)
     if chosen is None:
         raise ReadError(f"{source.name} has no loss among its {len(first)} first entries; train with logging_steps")

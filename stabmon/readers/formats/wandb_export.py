@@ -41,7 +41,7 @@ def _readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | No
     source.run = run
     source.notes.say(f"Loss read from {chosen.loss!r}, step from {chosen.step!r}.")
     if source.others:
-        source.notes.say(f"One of {len(runs)} runs in this file; the others: {', '.join(source.others)}.")
+        source.notes.say(f"{len(runs)} runs in this file: {', '.join(runs)}.")
     return table.read_rows(source, columns, delimiter, chosen)
 
 
