@@ -71,6 +71,30 @@ def test_what_somebody_else_says_is_shown_with_its_note_and_of_another_day_with_
     assert str(day) not in page.text(".alert .where")  # the alert is of today
 
 
+NAMED = """
+const drawn = document.querySelector("#loss canvas")?.closest(".chart");
+const { series } = drawn ? echarts.getInstanceByDom(drawn).getOption() : {};
+return series?.at(-1)?.markLine?.data.map(({ label }) => label.formatter) ?? []
+"""
+
+
+@pytest.mark.parametrize(
+    ("width", "names"), [(1280, ["! loss shift", "✖ context stall"]), (390, ["! loss shift", "✖"])]
+)
+def test_names_of_alerts_on_the_chart_do_not_lie_on_each_other(
+    browser: Browser, folder: Server, tmp_path: Path, width: int, names: list[str]
+) -> None:
+    near = Made(tmp_path / "near.stabmon")
+    near.steps(40, alerts=[near.alert(40, "warning", detector="loss_shift")])
+    near.steps(10, alerts=[near.alert(50)])
+    near.steps(50)
+    browser.size(width, 844)
+    browser.open(address(folder, "near"))
+    browser.until_shown("is not learning", ".alert")
+    browser.to("#loss")
+    browser.until(lambda: browser.run(NAMED) == names)
+
+
 def test_a_detector_can_be_muted_for_some_steps(page: Browser) -> None:
     page.find(".alert input").clear()
     page.find(".alert input").send_keys("500")

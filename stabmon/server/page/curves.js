@@ -69,7 +69,7 @@ export function paintCurves(view, panel, { lines, atOne }) {
       grid: { left: LEFT, right: RIGHT, top: 18, bottom: 24 },
       xAxis: stepAxis(scale),
       yAxis: valueAxis(low, high, log),
-      series: [...series, markSeries(view.marks, scale, Boolean(panel.wide)), ...(atOne ? [{ type: "line", data: [], markLine: one }] : [])],
+      series: [...series, markSeries(view.marks, scale, panel.wide ? panel.chart.getWidth() - LEFT - RIGHT : 0), ...(atOne ? [{ type: "line", data: [], markLine: one }] : [])],
     },
     true,
   );

@@ -107,7 +107,7 @@ export function paintHeat(view, panel, data) {
       grid: { left: panel.left ?? LEFT, right: RIGHT, top: 6, bottom: 24 },
       xAxis: stepAxis(scale),
       yAxis: { ...faintAxis(), type: "category", data: names, splitLine: { show: false }, axisLabel: { color: colour("faint"), fontSize: 10, hideOverlap: true, width: (panel.left ?? LEFT) - 10, overflow: "truncate", formatter: (_, i) => place(data.sites[i]) } },
-      series: [{ type: "custom", silent: true, animation: false, data: data.sites.length ? [[scale.min, 0]] : [], renderItem: paint }, markSeries(view.marks, scale, false)],
+      series: [{ type: "custom", silent: true, animation: false, data: data.sites.length ? [[scale.min, 0]] : [], renderItem: paint }, markSeries(view.marks, scale, 0)],
     },
     true,
   );

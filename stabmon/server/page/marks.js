@@ -4,8 +4,8 @@ import { colour } from "./theme.js";
 import { number, plain, SEVERITIES, symbol } from "./words.js";
 
 const TOLD = { resume: "resumed", batch_size: "batch size changed", pretrained: "starts from pretrained weights", part_failed: "a part of stabmon failed", dropped_rows: "steps lost", learning_rate: "learning rate changed" };
-// Share of the axis that a name takes; nearer to the one before, only its sign is written.
-const ROOM = 0.13;
+// Pixels that a letter of a name takes; where there is no room for the whole name, only its sign is written.
+const LETTER = 6.5;
 
 export function marksOf(alerts, events) {
   const raised = alerts.filter((alert) => alert.state === "raised");
@@ -19,20 +19,21 @@ export function marksOf(alerts, events) {
   return [...theirs, ...ours];
 }
 
-// As vertical lines of a series that holds nothing else.
-export function markSeries(marks, scale, named) {
+// As vertical lines of a series that holds nothing else; with names on a chart that is so many pixels wide, else 0.
+export function markSeries(marks, scale, width) {
   const shown = marks.filter(({ step }) => scale.at(step) >= scale.min && scale.at(step) <= scale.max);
   const dash = { critical: "solid", warning: "dashed", info: "dotted" };
   let free = -Infinity;
   const data = [...shown].sort((a, b) => a.step - b.step).slice(-60).map(({ step, severity, text }) => {
     const share = (scale.at(step) - scale.min) / (scale.max - scale.min);
-    const fits = share >= free && share < 1 - ROOM / 2;
-    if (fits) free = share + ROOM;
+    const room = (LETTER * (text.length + 1)) / width;
+    const fits = share >= free && share + room <= 1;
+    if (fits) free = share + room;
     const paint = colour(severity ?? "faint");
     return {
       xAxis: scale.at(step),
       lineStyle: { color: paint, type: dash[severity] ?? [1, 3], width: severity ? 1.5 : 1 },
-      label: { show: named, formatter: fits ? text : text.slice(0, 1), color: paint, position: "end", rotate: 0, align: fits ? "left" : "center", fontSize: 11, distance: 2 },
+      label: { show: width > 0, formatter: fits ? text : text.slice(0, 1), color: paint, position: "end", rotate: 0, align: fits ? "left" : "center", fontSize: 11, distance: 2 },
     };
   });
   return { type: "line", data: [], silent: true, markLine: { silent: true, symbol: "none", animation: false, data } };
