@@ -48,6 +48,8 @@ EVALUATION = "evaluation"
 """Kind of the event that an evaluation ended; detail: `eval_loss`."""
 NOT_SEEN = "not_seen"
 """Kind of the event that something cannot be looked at; detail: `what`, `why`, `todo`."""
+LEAK = "whether the model looks at its targets"
+"""What is not seen in masked text."""
 
 MarkKind = Literal["acknowledged", "muted", "false_alarm", "none"]
 """What a person said of an alert; none: took it back."""

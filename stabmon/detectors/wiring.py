@@ -16,7 +16,7 @@ from stabmon.detectors.thresholds import wiring as thresholds
 from stabmon.detectors.wiring_start import Start
 from stabmon.detectors.wiring_steps import Kept, Uncorrected, Unmoved
 from stabmon.detectors.wiring_targets import Leak
-from stabmon.records import ARCHITECTURE, SEVERITIES, Event, Finding, Snapshot
+from stabmon.records import ARCHITECTURE, LEAK, NOT_SEEN, SEVERITIES, Event, Finding, Snapshot
 
 
 class Check(Protocol):
@@ -59,7 +59,9 @@ class Wiring:
         self._mute = False
 
     def notice(self, event: Event) -> None:
-        """Norms that are no layers may be what seems to be missing."""
+        """Norms that are no layers may be what seems to be missing; masked text may be told from both sides."""
+        if event.kind == NOT_SEEN and event.detail.get("what") == LEAK:
+            self._checks = tuple(check for check in self._checks if not isinstance(check, Leak))
         if event.kind == ARCHITECTURE and event.detail.get("not_seen"):
             self._start.unseen_norms = True
 

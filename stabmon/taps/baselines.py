@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from stabmon.catalog import Array
-from stabmon.records import Site
+from stabmon.records import LEAK, Site
 from stabmon.taps import Due
 from stabmon.taps.class_means import MAX_EXAMPLES, ClassMeans
 from stabmon.taps.forward import Forward
 from stabmon.taps.ngrams import Ladder
+from stabmon.taps.notices import Notice, Notices
 from stabmon.taps.probe.returned import output_of
 from stabmon.taps.targets import (
     MAX_TARGETS,
@@ -40,6 +41,12 @@ _LADDER, _MEANS = "ladder", "class_means"
 
 _log = logging.getLogger("stabmon")
 
+_MASKED = Notice(
+    "targets are masked tokens: their left neighbour is the baseline; a model that sees both may score far under it",
+    what=LEAK,
+    why="Of a masked token a model sees both neighbours, so a loss far under what the left one gives proves nothing.",
+)
+
 
 class Baselines:
     """Chooses the step's targets on the device; scores them on the host once they have arrived there.
@@ -57,8 +64,10 @@ class Baselines:
         (statistic, Site("")) for statistic in ("uniform_loss", "unigram_loss", "bigram_loss", "class_mean_loss")
     )
 
-    def __init__(self, forward: Forward) -> None:
+    def __init__(self, forward: Forward, notices: Notices | None = None) -> None:
         self._forward = forward
+        self._notices = notices or Notices()
+        self._masked = False
         self._ladder: Ladder | None = None
         self._means: ClassMeans | None = None
         self._output: torch.Size | None = None
@@ -103,6 +112,9 @@ class Baselines:
         if targets[-1].any():
             scored = self._ladder.observe(whole)
         elif others and is_masked_text(whole, others[0]):
+            if not self._masked:
+                self._masked = True
+                self._notices.say(_MASKED, logging.INFO)
             scored = self._ladder.observe(whole, others[0])
         else:
             scored = self._ladder.observe(whole.reshape(-1))

@@ -101,7 +101,7 @@ class Instruments:
         output = OutputChange(model, parts.parameters_of, source, updates.weights_before, estimate)
         first_four: list[Tap] = [self._loss, self._norms, gradients, updates, output]
         self._taps = [*first_four, *extra_taps(settings.level, parts)]
-        self.baselines = Baselines(self._forward)
+        self.baselines = Baselines(self._forward, parts.notices)
         self.origin = Origin(model)
         self.architecture = Architecture()
         """What the model is; known after the first step."""

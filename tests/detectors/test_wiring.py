@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stabmon.detectors.alarm import Alarm
 from stabmon.detectors.wiring import Wiring
-from stabmon.records import ARCHITECTURE, Alert, Event, Layout, Site, Snapshot
+from stabmon.records import ARCHITECTURE, LEAK, NOT_SEEN, Alert, Event, Layout, Site, Snapshot
 from tests.detectors.series import alerts_of, told
 
 Floats = NDArray[np.float64]
@@ -272,6 +272,15 @@ def test_a_loss_under_half_the_bigram_loss_within_300_steps_looks_at_its_targets
     alert = only(alerts(steps=400, loss=falling(1.1, 200)), "looks at its targets")
     assert (alert.step, alert.severity) == (205, "warning")
     assert "the left neighbour is worth 0.68 nats" in alert.ruled_out[0]  # median of nine noisy ones
+
+
+def test_in_masked_text_where_both_neighbours_are_seen_no_leak_is_looked_for() -> None:
+    judge, rows = Alarm(Wiring(), "run"), run(steps=400, loss=falling(0.2, 100))
+    judge.notice(Event(2, 0.0, NOT_SEEN, {"what": LEAK}))
+    assert [alert for row in rows for alert in judge.judge(row)] == []
+    unlike = Alarm(Wiring(), "run")
+    unlike.notice(Event(2, 0.0, NOT_SEEN, {"what": "the output change of an update"}))
+    assert len([alert for row in rows for alert in unlike.judge(row)]) == 1
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 16])

@@ -10,9 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from stabmon.records import LEAK
 from stabmon.taps import Due
 from stabmon.taps.baselines import Baselines
 from stabmon.taps.forward import Forward
+from stabmon.taps.notices import Notices
 from stabmon.taps.targets import features
 
 CLASSES, ROWS, TIME = 8, 16, 33
@@ -117,6 +119,20 @@ def test_masked_tokens_have_a_bigram_of_the_input_to_their_left() -> None:
     known = float((inputs[:, :-1] != MASK)[labels[:, 1:] >= 0].float().mean())
     assert unigram == pytest.approx(UNIFORM, abs=0.02)
     assert bigram == pytest.approx(known * BIGRAM + (1 - known) * UNIFORM, abs=0.1)
+
+
+def test_that_a_leak_cannot_be_seen_in_masked_text_is_told_once() -> None:
+    model, notices = Returns(torch.zeros(ROWS, TIME + 1, CLASSES + 1)), Notices()
+    forward = Forward(model, ["norm"], pytest.fail)
+    baselines = Baselines(forward, notices)
+    for inputs, labels in map(masked, range(3)):
+        model(input_ids=inputs, labels=labels)
+        baselines.score([tensor.numpy() for tensor in baselines.targets(None)])
+    assert [notice["what"] for notice in notices.take()] == [LEAK]
+    for text in tokens()[:3]:
+        model(input_ids=text, labels=text)
+        Baselines(forward, notices).score([tensor.numpy() for tensor in baselines.targets(None)])
+    assert notices.take() == []
 
 
 @pytest.mark.parametrize("share", [0.02, 1.0], ids=["a target a row", "nothing is visible"])
