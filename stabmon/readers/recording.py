@@ -204,7 +204,7 @@ def _of_source(source: Source, asked: Asked) -> Recording:
 
 
 def _document(form: Format, path: Path, asked: Asked, notes: Notes) -> _Readings:
-    """Of a followed one; that it is cut off is not told: it is being written."""
+    """Of a followed one. ReadError: it is cut off, since it is being written."""
     source = Source(path.open("rb"), str(path), path, False, Notes())
     try:
         while source.look():
@@ -212,30 +212,30 @@ def _document(form: Format, path: Path, asked: Asked, notes: Notes) -> _Readings
         yield from form.readings(source, Head(source.head, True), asked)
     finally:
         source.close()
-    if not any(note.startswith(CUT_OFF) for note in source.notes):
-        for note in source.notes:
-            notes.say(note)
+    if cut := next((note for note in source.notes if note.startswith(CUT_OFF)), None):
+        raise ReadError(cut)
+    for note in source.notes:
+        notes.say(note)
 
 
 def _reread(again: Callable[[], _Readings], stopped: Stop) -> _Readings:
-    """What is new each time that it is read from the start. One that is shorter than before is being written just now,
-    or gone for that; if it is so again, it is another one.
+    """What is new each time that it is read from the start. One that is gone, or cannot be read to its end, is being
+    written just now; one that is whole and shorter than before is another one.
     """
-    done, shorter = 0, False
+    done = 0
     while not stopped.is_set():
-        count = 0
+        count, whole = 0, True
         try:
             for reading in again():
                 count += 1
                 if count > done:
                     yield reading
         except (FileNotFoundError, ReadError):
-            if not done:
+            if not done and not count:
                 raise
-        if count >= done or shorter:
-            done, shorter = (count if count >= done else 0), False
-        else:
-            shorter = True
+            whole = False
+        if count >= done or whole:
+            done = count if count >= done else 0
         yield None
         stopped.wait(POLL_SECONDS)
 

@@ -130,17 +130,19 @@ def test_a_state_that_is_written_anew_tells_what_is_new(tmp_path: Path) -> None:
 
 
 def test_a_state_that_is_gone_or_half_written_for_a_moment_is_followed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Hugging Face writes it: emptied, then filled. One that stays shorter is another run."""
+    """As Hugging Face writes it: emptied, then filled. One that is whole and shorter is another run."""
     monkeypatch.setattr("stabmon.readers.recording.POLL_SECONDS", 0)
-    outcomes: Iterator[int | BaseException] = iter(
-        [3, 1, 4, FileNotFoundError(), 5, ReadError("cut off"), 6, 2, 2, 2, KeyboardInterrupt()]
+    outcomes: Iterator[float | BaseException] = iter(
+        [3, 1.5, 1.5, 4, FileNotFoundError(), 5, ReadError("cut off"), 6, 2, 2, KeyboardInterrupt()]
     )
 
     def again() -> Iterator[Reading]:
         now = next(outcomes)
-        if not isinstance(now, int):
+        if isinstance(now, BaseException):
             raise now
-        yield from (Reading(step) for step in range(1, now + 1))
+        yield from (Reading(step) for step in range(1, int(now) + 1))
+        if now % 1:
+            raise ReadError("cut off")
 
     steps: list[int | None] = []
     with pytest.raises(KeyboardInterrupt):
