@@ -63,6 +63,8 @@ def test_axe_finds_nothing_on_run_and_list(page: Browser, served: Server, scheme
 def test_it_fits_the_screen(page: Browser, served: Server, width: int) -> None:
     page.size(width, 844 if width == 390 else 2160)
     page.open(address(served, "sick"))
+    page.until_shown("What to do", ".alert")
+    page.to("#loss")
     page.until(lambda: "loss" in page.drawn())
     assert page.run("return document.documentElement.scrollWidth") <= width
     side_by_side = """
@@ -101,6 +103,8 @@ def test_nothing_moves_while_it_loads(page: Browser, served: Server) -> None:
         page.size(width, height)
         page.open(address(served, "sick"))
         page.run(SHIFT)
+        page.until_shown("What to do", ".alert")
+        page.to("#loss")  # on a phone it lies below what is to do
         page.until(lambda: "loss" in page.drawn())
         page.to("#profile")
         page.until(lambda: {"profile", "picture"} <= set(page.drawn()))
