@@ -58,8 +58,8 @@ def examine(model: nn.Module, optimizers: Sequence[Optimizer], settings: Setting
         notices.say(
             Notice(
                 f"{type(model).__name__} has no norm layer, so norm inputs, gain, context share and similarity are not "
-                "read, and no stall is seen; gradients, updates and output change are. Is this the network, or a wrapper "
-                "around it?",
+                "read, and no stall is seen; gradients, updates and output change are. Is this the network, or a "
+                "wrapper around it?",
                 what="norm inputs, gain, context share and similarity",
                 why=f"{type(model).__name__} has no norm layer, so no stall is seen.",
                 todo="Give Monitor the network itself, if this is a wrapper around it.",
@@ -106,8 +106,8 @@ def _held(model: nn.Module, optimizers: Iterable[Optimizer], notices: Notices) -
     if left:
         notices.say(
             Notice(
-                f"no optimizer that was given holds {len(left)} trainable parameters, such as {left[0]}; their gradients "
-                "and updates are not read. Give Monitor all optimizers of the model, in a list",
+                f"no optimizer that was given holds {len(left)} trainable parameters, such as {left[0]}; their "
+                "gradients and updates are not read. Give Monitor all optimizers of the model, in a list",
                 what=f"gradients and updates of {len(left)} parameters, such as {left[0]}",
                 why="No optimizer that Monitor was given holds them.",
                 todo="Give Monitor all optimizers of the model, in a list.",

@@ -79,8 +79,8 @@ class OptimizerState:
             self._said = True
             self._notices.say(
                 Notice(
-                    f"{type(optimizer).__name__} keeps no two moments, so rms_t, adam_update_rms and epsilon_share are not "
-                    "read",
+                    f"{type(optimizer).__name__} keeps no two moments, so rms_t, adam_update_rms and epsilon_share are "
+                    "not read",
                     what="RMS_t and Adam's own update",
                     why=f"{type(optimizer).__name__} keeps no two moments.",
                 )
