@@ -25,7 +25,7 @@ REMEDIES = {
     "diverged": Remedy("Go back to the last checkpoint from before this step, at a third of the learning rate."),
     "loss_shift": Remedy("Stop, and look at the batches from this step on, as text, with their targets."),
     "context_stall": Remedy(
-        "Cut the learning rate to a tenth now, or restart with a warm-up of 300 steps or more.", "token_similarity"
+        "Restart with a warm-up of 300 steps or more, or with a third of the learning rate.", "token_similarity"
     ),
     "residual_blowup": Remedy("Cut the learning rate to a tenth now, or end the ramp that it is on.", "norm_input_msq"),
     "attention_blowup": Remedy(

@@ -44,7 +44,7 @@ def layers(name: str, role: str, *values: str) -> dict[str, str]:
 SIMILAR = layers("stabmon_token_similarity", "norm", *(f"0.{n}+0x400" for n in (2, 99, 3, 98, 97, 96, 95)))
 STALL = {"severity": "critical", "detector": "context_stall"}
 STALL_TEXT = """Step 180, since step 90. Loss 3.125.
-What to do first: Cut the learning rate to a tenth now, or restart with a warm-up of 300 steps or more.
+What to do first: Restart with a warm-up of 300 steps or more, or with a third of the learning rate.
 Worst layers by stabmon_token_similarity: 001 ln_1 0.99, 003 ln_1 0.98, 004 ln_1 0.97, 005 ln_1 0.96, 006 ln_1 0.95."""
 SPIKE_TEXT = """Step 180. Loss 3.125.
 What to do first: Let it run; if the loss is not back within 50 points, go back to a checkpoint from before it."""
@@ -79,8 +79,8 @@ JUDGED = [
         {**RUN, **series("stabmon_alert_active", "1+0x400", **STALL)},
         [("0s", True)],
         "r1: context_stall is critical at step 100",
-        "Step 100. Loss 3.125.\nWhat to do first: Cut the learning rate to a tenth now, or restart with a warm-up of "
-        "300 steps or more.",
+        "Step 100. Loss 3.125.\nWhat to do first: Restart with a warm-up of 300 steps or more, or with a third of the "
+        "learning rate.",
         {"detector": "context_stall"},
         why="an alert that was open before the first scrape",
     ),

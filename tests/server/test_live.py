@@ -18,6 +18,7 @@ from stabmon.catalog import Array
 from stabmon.detectors import default_detectors
 from stabmon.records import Finding, Snapshot
 from stabmon.runlog import read, writer
+from tests.sinks.slack_server import until
 from tests.trainings import Network, loader
 
 STEPS = 32
@@ -75,6 +76,7 @@ def trained(folder: Path | None, answers: dict[str, Any]) -> list[Tensor]:
                 body = {"kind": "mute", "steps": 30, "note": "known"}
                 answers["marked"] = asked(monitor, f"alerts/{quote(f'{LOUD}:20')}/mark", body)
     if monitor:
+        until(lambda: asked(monitor, "run")["step"] >= STEPS - 2)  # what was read last comes with a later step
         answers |= {name: asked(monitor, name) for name in ("run", "detectors", "scores", "alerts")}
         answers["profile"] = asked(monitor, "profile?statistic=norm_input_msq")
         monitor.close()

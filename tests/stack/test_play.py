@@ -18,7 +18,7 @@ def test_a_stall_is_told_on_both_ways_with_step_layers_and_remedy_and_its_end(pl
     step, remedy, layers = told.firing.text.split("\n")[1:4]
     assert step.startswith("Step ")
     assert ", since step " in step
-    assert remedy.startswith("What to do first: Cut the learning rate to a tenth now, or restart with a warm-up ")
+    assert remedy.startswith("What to do first: Restart with a warm-up of 300 steps or more, or ")
     assert layers.startswith("Worst layers by stabmon_token_similarity: 00")
     assert layers.count(" norm_") == 5
     assert told.direct
