@@ -12,7 +12,7 @@ from stabmon.server import answers
 from stabmon.server.history import History
 from stabmon.server.models import Words
 from stabmon.server.standing import BASELINES
-from stabmon.server.verdict import Level
+from stabmon.server.verdict import RECORDED, Level
 
 POINTS, COLUMNS = 600, 240
 _LOSS = "#0072b2"
@@ -37,7 +37,9 @@ def html(history: History, note: str = "") -> str:
 
 def _verdict(history: History, words: Words) -> str:
     assert (run := history.run) is not None
-    about = " · ".join(part for part in (run.name, run.model, f"{history.state}, step {history.step:,}") if part)
+    about = " · ".join(
+        part for part in (run.name, run.model, f"{history.state or RECORDED}, step {history.step:,}") if part
+    )
     return (
         f'<div style="border-left:6px solid {_COLOURS[words.level]};padding:2px 10px;margin:4px 0">'
         f"<small>{escape(about)}</small><br><strong>{escape(words.title)}</strong><br>{escape(words.text)}</div>"

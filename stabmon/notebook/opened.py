@@ -73,7 +73,7 @@ class OpenedRun:
     def __init__(self, path: Path) -> None:
         self.path, self.notes = (path, ()) if path.suffix == SUFFIX else judged(path, self)
         """`notes`: what was read of another tool's file, a sentence each."""
-        self._history = History(self.path)
+        self._history = History(self.path, foreign=self.path != path)
         self.refresh()
 
     def refresh(self) -> OpenedRun:
@@ -90,8 +90,8 @@ class OpenedRun:
         return known
 
     @property
-    def state(self) -> RunState:
-        """`running` also where the process died without a word."""
+    def state(self) -> RunState | None:
+        """`running` also where the process died without a word; None of another tool's file, which does not say."""
         return self.refresh()._history.state
 
     @property

@@ -44,8 +44,8 @@ def _put(store: Store, path: Path, log: Path, recording: Recording) -> list[str]
     else:
         verdict = Replay(recording, str(path), sinks=[RunLogWriter(log, recording.run)]).run()
         notes += [*verdict.notes, verdict.unseen]
-    history = History(log)
+    history = History(log, foreign=recording.recorded is None)
     while history.refresh():
         pass
-    store.add(store.free(recording.run.name), history)
+    store.add(store.free(recording.run.name), history, recording.timed)
     return [note for note in notes if note]

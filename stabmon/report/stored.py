@@ -28,24 +28,30 @@ class Store:
         self._places: dict[str, int] = {}
         self._pool: list[Any] = []
 
-    def add(self, name: str, history: History) -> None:
-        """All that the page asks of a run."""
-        run = _plain(answers.run(name, history))
+    def add(self, name: str, history: History, timed: bool = True) -> None:
+        """All that the page asks of a run. Not timed: without the times that its reader made up, a second a row."""
+        run, alerts, events = (
+            _plain(made) for made in (answers.run(name, history), answers.alerts(history), answers.events(history))
+        )
         whole, layered = ([row for row in run["statistics"] if row["per_layer"] is each] for each in (False, True))
         columns = max(20, min(COLUMNS, CELLS // max(1, sum(row["sites"] for row in layered))))
         series = {row["name"]: answers.series(history, row["name"], (), 0, _FOREVER, POINTS) for row in whole}
         layers = {row["name"]: answers.layers(history, row["name"], 0, _FOREVER, columns) for row in layered}
         read = {name for name, answer in series.items() if answer.steps} | {n for n, a in layers.items() if a.sites}
         run["statistics"] = [row for row in run["statistics"] if row["name"] in read]
+        if not timed:
+            run |= {"started": None, "time": None}
+            for row in (*alerts["alerts"], *events["events"]):
+                row["time"] = None
         self._runs[name] = {
             "run": {**run, "now": self._made, "as_of": self._made, "age": 0, "silent": False},
-            "series": {each: self._series(answer) for each, answer in series.items() if each in read},
-            "layers": {each: self._kept(answer) for each, answer in layers.items() if each in read},
+            "series": {each: self._series(answer, timed) for each, answer in series.items() if each in read},
+            "layers": {each: self._kept(answer, timed) for each, answer in layers.items() if each in read},
             "profile": {each: self._kept(answers.profile(history, each, None)) for each in layers if each in read},
-            "scores": self._series(answers.scores(history, (), 0, _FOREVER, POINTS)),
+            "scores": self._series(answers.scores(history, (), 0, _FOREVER, POINTS), timed),
             "detectors": _plain(answers.detectors(history)),
-            "alerts": _plain(answers.alerts(history)),
-            "events": _plain(answers.events(history)),
+            "alerts": alerts,
+            "events": events,
         }
 
     def free(self, name: str) -> str:
@@ -64,14 +70,14 @@ class Store:
         )
         return {row["runbook"].removeprefix("runbook/") for row in rows if row.get("runbook")}
 
-    def _series(self, answer: models.Answer) -> dict[str, Any]:
-        found = self._kept(answer)
+    def _series(self, answer: models.Answer, timed: bool) -> dict[str, Any]:
+        found = self._kept(answer, timed)
         return {**found, "lines": [_line(line) for line in found["lines"]]}
 
-    def _kept(self, answer: models.Answer) -> dict[str, Any]:
+    def _kept(self, answer: models.Answer, timed: bool = True) -> dict[str, Any]:
         found = _plain(answer)
         if "times" in found:
-            found["times"] = [round(time, 2) for time in found["times"]]
+            found["times"] = [round(time, 2) for time in found["times"]] if timed else []
         return {
             name: self._pooled(value) if name in ("steps", "times", "sites") else value for name, value in found.items()
         }

@@ -103,7 +103,8 @@ class Run(Answer):
 
     id: str
     name: str
-    state: RunState
+    state: RunState | None
+    """Null where nobody knows: another tool's file does not say."""
     framework: str
     model: str
     world_size: int
@@ -146,7 +147,7 @@ class News(Answer):
 
     version: int
     step: int
-    state: RunState
+    state: RunState | None
     alerts: int
     marks_version: int
     age: float | None

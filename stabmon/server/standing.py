@@ -34,15 +34,24 @@ _BEFORE = (ARCHITECTURE, NOT_SEEN, PART_FAILED)
 class Standing:
     """`refresh` reads on; everything else is as of the last refresh.
 
-    `last`: read only that many of the newest rows, which is quick however long the run is.
+    `last`: read only that many of the newest rows, which is quick however long the run is. `foreign`: it was made of
+    another tool's file, which does not say how the run ended.
     """
 
-    def __init__(self, path: Path, last: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self.path = path
+    def __init__(
+        self,
+        path: Path,
+        last: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        foreign: bool = False,
+    ) -> None:
+        self.path, self.foreign = path, foreign
         self.version = 0
         """Grows whenever there is something new to show."""
         self.run: Run | None = None
-        self.state: RunState = "running"
+        self.state: RunState | None = "running"
+        """None: nobody knows."""
         self.tail = Tail(path, last)
         self._clock = clock
         self._polled_at = self._asked_at = float("-inf")
@@ -65,7 +74,7 @@ class Standing:
         news = self.tail.poll()
         if news.restarted:
             self._forget()
-        known = news.run, news.state, len(news.marks)
+        known = news.run, self._state(news), len(news.marks)
         if news.chunks or news.alerts or news.restarted or known != (self.run, self.state, len(self.marks)):
             self.version += 1
         if news.chunks:
@@ -143,12 +152,15 @@ class Standing:
         """Sums over all steps."""
 
     def _take(self, news: News) -> None:
-        self.run, self.state = news.run, news.state
+        self.run, self.state = news.run, self._state(news)
         self.alerts += (alert for _, alert in news.alerts)
         self.unseen += (event for _, event in news.events if event.kind in _BEFORE)
         self.marks, self._marks = news.marks, standing(news.marks)
         for chunk in news.chunks:
             self._add(chunk)
+
+    def _state(self, news: News) -> RunState | None:
+        return None if self.foreign else news.state
 
     def _add(self, chunk: Chunk) -> None:
         self.layout, self.needs = chunk.layout, chunk.needs

@@ -20,6 +20,8 @@ YOUNG_STEPS = 50
 """Before this many steps the absence of alerts means little."""
 _SAME = 0.05
 """Nats: closer than this is called the same."""
+RECORDED = "recorded"
+"""What a run is called of which nobody knows how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,10 @@ def verdict(run: Standing, now: float) -> Verdict:
 def _judged(run: Standing, now: float) -> tuple[Level, str, str]:
     if not run.steps and run.state == "running":
         return "silent", "No step yet", "The run has begun, but completed no step."
+    ended = (run.state or RECORDED).capitalize()
     if not run.steps:
         level: Level = "critical" if run.state == "failed" else "ended"
-        return level, f"{run.state.capitalize()} before its first step", "No step was completed."
+        return level, f"{ended} before its first step", "No step was completed."
     alerts = run.troubles()
     standing = f"Step {run.step:,}{_loss(run)}."
     aside = _set_aside(run, alerts)
@@ -52,7 +55,7 @@ def _judged(run: Standing, now: float) -> tuple[Level, str, str]:
     rest = " ".join([*(cost_of(a) for a in alerts[:1]), *(sentence(a.action) for a in alerts[1:]), standing, *aside])
     worst = alerts[0].severity if alerts else None
     if run.state != "running":
-        title = f"{run.state.capitalize()}. {_trouble(alerts)}" if alerts else run.state.capitalize()
+        title = f"{ended}. {_trouble(alerts)}" if alerts else ended
         none = "" if run.open_alerts() else " No alert was open."
         return "critical" if run.state == "failed" else worst or "ended", title, f"{rest.lstrip()}{none}"
     if is_silent(run, now):

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stabmon.server.models import AlertRow, Place
-from stabmon.server.verdict import Level
+from stabmon.server.verdict import RECORDED, Level
 from stabmon.watch.view import SIGNALS, Signal, View
 from stabmon.watch.words import age, factor, number, percent, plain, seconds, spark
 
@@ -53,7 +53,7 @@ def draw(view: View, width: int, notice: str = "") -> RenderableType:
 
 def _head(view: View, width: int) -> RenderableType:
     newest = f"newest step {age(view.age)}" if view.age is not None else "no step yet"
-    about = f"  {view.state}  step {view.step:,}"
+    about = f"  {view.state or RECORDED}  step {view.step:,}"
     line = Table.grid(expand=False, padding=(0, 1))
     line.width = width
     line.add_column(ratio=1, no_wrap=True)

@@ -50,7 +50,7 @@ class View(Answer):
     """All of the screen. Severities and verdict as on the page."""
 
     run: str
-    state: RunState
+    state: RunState | None
     verdict: models.Words
     step: int
     age: Number

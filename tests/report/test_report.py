@@ -57,6 +57,21 @@ def test_a_run_that_has_hardly_begun_can_be_reported(tmp_path: Path, steps: int)
     run.close()
 
 
+def test_what_another_tool_wrote_is_called_recorded_and_has_no_times_that_its_file_does_not_tell(
+    tmp_path: Path,
+) -> None:
+    untimed = embedded(report(table(tmp_path / "log.csv", diverging_losses())))["runs"]["log.csv"]
+    assert (untimed["run"]["state"], untimed["run"]["started"], untimed["run"]["time"]) == (None, None, None)
+    assert untimed["run"]["verdict"]["title"].startswith("Recorded. ")
+    assert {row["time"] for row in untimed["alerts"]["alerts"]} == {None}
+    assert untimed["series"]["loss"]["times"] == []
+    rows = "".join(f'{{"step": {step}, "loss": 2.5, "_timestamp": {1.7e9 + step}}}\n' for step in range(1, 31))
+    (tmp_path / "log.jsonl").write_text(rows)
+    timed = embedded(report(tmp_path / "log.jsonl"))["runs"]["log.jsonl"]
+    assert (timed["run"]["state"], timed["run"]["time"]) == (None, 1.7e9 + 30)
+    assert timed["series"]["loss"]["times"] == [1.7e9 + step for step in range(1, 31)]
+
+
 def test_values_that_are_not_finite_are_held_as_the_server_tells_them(tmp_path: Path) -> None:
     held = embedded(report(table(tmp_path / "log.csv", [3.0, float("inf"), 2.0])))["runs"]["log.csv"]
     assert held["series"]["loss"]["lines"][0]["both"] == [3.0, "Infinity", 2.0]

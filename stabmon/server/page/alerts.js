@@ -23,7 +23,7 @@ export function alertCards(view, alerts) {
 function card(view, alert) {
   const layer = alert.layer === null ? alert.site : `layer ${alert.layer} (${alert.site})`;
   const end = alert.open || alert.ended === null ? "" : `over at step ${number(alert.ended)}`;
-  const where = [alert.severity, plain(alert.detector), `step ${number(alert.step)}`, `since step ${number(alert.since)}`, end, layer, clock(alert.time)];
+  const where = [alert.severity, plain(alert.detector), `step ${number(alert.step)}`, `since step ${number(alert.since)}`, end, layer, alert.time === null ? "" : clock(alert.time)];
   const evidence = Object.entries(alert.evidence).map(([name, value]) => make("div", {}, make("dt", {}, plain(name)), make("dd", {}, number(value))));
   const runbook = alert.runbook === undefined ? `runbook/${encodeURIComponent(alert.detector)}` : alert.runbook;
   const current = view.state.alert === alert.id;

@@ -61,7 +61,7 @@ function between(xs, ys, x) {
 export function scaleOf(view) {
   const [begin, end] = span(view);
   const { steps, times } = view.clock ?? { steps: [], times: [] };
-  if (view.state.x !== "time" || steps.length < 2) {
+  if (view.state.x !== "time" || times.length < 2) {
     const half = begin === end ? 0.5 : 0;
     return { type: "value", at: (step) => step, step: (x) => x, min: begin - half, max: end + half };
   }

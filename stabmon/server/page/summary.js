@@ -6,6 +6,8 @@ import { capital, clock, date, duration, number, percent, symbol } from "./words
 
 // What a clock that is off by more than this many seconds is told as.
 const ODD_CLOCK = 60;
+// Of another tool's file nobody knows how the run ended.
+const RECORDED = "recorded";
 
 export function verdictOf(view) {
   const { verdict, unseen = [] } = view.summary;
@@ -23,8 +25,8 @@ export function heading(view) {
   const { name, state, verdict, framework, model, version, started } = view.summary;
   document.title = `${symbol[verdict.level]} ${name} · stabmon`;
   find("name").textContent = name;
-  Object.assign(find("state"), { textContent: state, hidden: false });
-  find("about").textContent = ` ${model} (${framework}), started ${date(started)}, stabmon ${version}`;
+  Object.assign(find("state"), { textContent: state ?? RECORDED, hidden: false });
+  find("about").textContent = [model ? ` ${model} (${framework})` : framework, started && `started ${date(started)}`, version && `stabmon ${version}`].filter(Boolean).join(", ");
 }
 
 export function tilesOf({ step, values, cost }) {
@@ -68,7 +70,7 @@ function wordsOf({ summary, lost, gone }, age, stale, running) {
   if (summary.as_of) return `as of ${date(summary.as_of)}`;
   if (lost && running) return `Connection lost at ${clock(lost)}; what you see is older.`;
   if (gone && !lost) return `Cannot be read since ${clock(gone.since)}; what you see is older.`;
-  if (!running) return `${capital(summary.state)} ${date(summary.time || summary.started)}`;
+  if (!running) return `${capital(summary.state ?? RECORDED)} ${date(summary.time || summary.started)}`;
   if (!summary.time) return "no step yet";
   return stale ? `no data for ${duration(Math.round(age))}` : `last step ${duration(Math.round(age))} ago`;
 }

@@ -51,7 +51,8 @@ export function toolbarOf(view) {
   view.pointer = make("output", { class: "pointer" });
   const turn = (key) => () => pressed(view, key);
   const moves = make("span", { class: "group" }, button("−", "Show more steps", turn("-")), button("+", "Show fewer steps", turn("+")), button("◀", "Earlier steps", turn("ArrowLeft")), button("▶", "Later steps", turn("ArrowRight")));
-  const axis = choice("axis", view.state.x ?? "step", [["step", "step"], ["time", "time"]], (value) => view.change({ x: value === "time" ? "time" : undefined }));
+  // Of a file without times there is none.
+  const axis = view.summary.started === null ? "" : choice("axis", view.state.x ?? "step", [["step", "step"], ["time", "time"]], (value) => view.change({ x: value === "time" ? "time" : undefined }));
   const smooth = choice("smooth", view.state.smooth ?? "", [["", "off"], ...SMOOTH.map((steps) => [steps, `${number(steps)} steps`])], (value) => view.change({ smooth: value ? Number(value) : undefined }));
   view.copied = button("copy link", "Copy a link to this view", () => copy(view));
   const help = "On a chart: drag to zoom, Shift and drag to move, double click for the whole run, Ctrl and wheel to zoom, Shift and wheel to move. With the keyboard, once a chart has the focus: + and - zoom, arrows move, Shift and arrows read values, 0 shows the whole run, up and down choose a layer, Escape lets go of it.";
