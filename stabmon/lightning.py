@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +60,7 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
         self._recorded: Path | None = None
         self._steps = 0
         self._losses: list[Tensor] = []
+        self._checkpoints = _Checkpoints()
         self.monitor: Monitor | None = None
         """Watches the current or latest fit; None before the first."""
 
@@ -73,16 +77,22 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._recorded = Path(state_dict["run_log"]) if "run_log" in state_dict else None
 
+    def on_save_checkpoint(self, trainer: Any, pl_module: nn.Module, checkpoint: dict[str, Any]) -> None:
+        self._checkpoints.under_way = trainer.is_global_zero
+
     def on_sanity_check_start(self, trainer: Any, pl_module: nn.Module) -> None:
         self._start(trainer, pl_module)
 
     def on_train_start(self, trainer: Any, pl_module: nn.Module) -> None:
         if self.monitor is None:  # there was no sanity check
             self._start(trainer, pl_module)
+        if self.monitor and (steps := _planned(trainer, pl_module)):
+            self.monitor.planned(steps)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if self.monitor is None:
             return
+        self._checkpoints.tell(trainer, self.monitor, self._steps)
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
         if isinstance(loss, Tensor) and loss.numel() == 1:
             # Lightning has divided it already where it accumulates by itself.
@@ -101,6 +111,8 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
             self.monitor.evaluated(float(loss))
 
     def on_train_end(self, trainer: Any, pl_module: nn.Module) -> None:
+        if self.monitor:
+            self._checkpoints.tell(trainer, self.monitor, self._steps)
         self._close("finished")
 
     def on_exception(self, trainer: Any, pl_module: nn.Module, exception: BaseException) -> None:
@@ -113,6 +125,7 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
         log_dir = trainer.log_dir or trainer.default_root_dir  # asked for on every rank: it is broadcast
         self._steps = _steps(trainer)
         self._losses.clear()
+        self._checkpoints = _Checkpoints(trainer)
         last = self._recorded if self._steps and self._recorded and self._recorded.exists() else None
         folder = given.folder or (last.parent if last else Path(log_dir) / "stabmon")
         run = given.run or (last.stem if last and (folder / last.name).exists() else None)
@@ -136,6 +149,53 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
     def _close(self, state: RunState) -> None:
         if self.monitor:
             self.monitor.close(state)
+
+
+class _Checkpoints:
+    """Which steps the Trainer's checkpoint files are of, and which of them are gone.
+
+    A callback hears of one before it is written, and never of its path: that is looked up with the next batch.
+    """
+
+    def __init__(self, trainer: Any = None) -> None:
+        self.under_way = False
+        self._known: dict[str, tuple[float, int]] = {}
+        """Path -> when it was written, and the step it is of."""
+        for path, written in _checkpoint_files(trainer).items() if trainer else ():
+            if named := re.search(r"step=(\d+)", Path(path).name):  # those of before a resume
+                self._known[path] = written, int(named[1]) // max(1, len(trainer.optimizers))
+
+    def tell(self, trainer: Any, monitor: Monitor, step: int) -> None:
+        """Of what was written since the last call, at that step."""
+        if not self.under_way:
+            return
+        self.under_way = False
+        there, before = _checkpoint_files(trainer), {step for _, step in self._known.values()}
+        fresh = [path for path, written in there.items() if self._known.get(path, (None,))[0] != written]
+        kept = {path: known for path, known in self._known.items() if path in there}
+        self._known = kept | {path: (there[path], step) for path in fresh}
+        monitor.saved(fresh[0] if fresh else "", before - {step for _, step in self._known.values()})
+
+
+def _checkpoint_files(trainer: Any) -> dict[str, float]:
+    """Path -> when it was written, of those that its callbacks know and that are there."""
+    found = {}
+    for callback in trainer.checkpoint_callbacks:
+        paths = [getattr(callback, name, "") for name in ("best_model_path", "last_model_path")]
+        for path in {*paths, *getattr(callback, "best_k_models", ())} - {""}:
+            with suppress(OSError):  # deleted, or not on a disk
+                found[str(path)] = Path(path).stat().st_mtime
+    return found
+
+
+def _planned(trainer: Any, pl_module: Any) -> int | None:
+    """Steps of the whole fit; None: not known. Its data are there by now, so nothing is loaded for it."""
+    try:
+        automatic = pl_module.automatic_optimization
+        steps = trainer.estimated_stepping_batches if automatic else trainer.max_steps
+    except Exception:  # where the number of batches to a step changes, Lightning raises
+        return None
+    return int(steps) // max(1, len(trainer.optimizers)) if 0 < steps < inf else None
 
 
 def _steps(trainer: Any) -> int:

@@ -7,7 +7,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,18 +22,18 @@ from stabmon.follower import Follower
 from stabmon.meeting import Meeting, meet
 from stabmon.outputs import Outputs
 from stabmon.reaction import OnAlert, Reaction, nothing, on_critical
-from stabmon.records import Alert, RunState, Snapshot
+from stabmon.records import CHECKPOINT, PLANNED, Alert, RunState, Snapshot
 from stabmon.session import Session, Subject
 from stabmon.settings import Settings
 from stabmon.sinks import Sink
 from stabmon.taps.loss import check
+from stabmon.taps.model.wrappings import optimizers_of, unwrap, wrappings
 from stabmon.taps.ranks.sharding import local
 from stabmon.taps.ranks.together import Together
 from stabmon.taps.schedule import schedule_of
 
-_WRAPPED = ("_orig_mod", "_original_module")
-"""Where torch.compile and Fabric keep the network."""
-_PARALLEL = (nn.parallel.DistributedDataParallel, nn.DataParallel)
+_LONGEST_NAME = 200
+"""Characters of a checkpoint's that are recorded."""
 
 _log = logging.getLogger("stabmon")
 
@@ -45,8 +46,9 @@ class Monitor:
                 loss = ...; loss.backward(); optimizer.step(); optimizer.zero_grad()
                 monitor.step(loss, targets=y)
 
-    `settings` are those of `stabmon.settings.Settings`. Raises only here and in the first `step`: TypeError or
-    ValueError for arguments, OSError for a folder or a port. Later failures are logged and counted; training goes on.
+    `settings` are those of `stabmon.settings.Settings`; `max_steps`: how many steps the run is to have in all. Raises
+    only here and in the first `step`: TypeError or ValueError for arguments, OSError for a folder or a port. Later
+    failures are logged and counted; training goes on.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Monitor:
         sinks: Iterable[Sink] = (),
         framework: str = "torch",
         start_step: int = 0,
+        max_steps: int | None = None,
         **settings: Any,
     ) -> None:
         if not isinstance(model, nn.Module):
@@ -72,7 +75,7 @@ class Monitor:
         self._closed = self._should_stop = False
         self._process = os.getpid()
         act = self._action(chosen.on_alert)
-        inner, optimizers = unwrap(model), _optimizers(optimizer)
+        inner, optimizers = unwrap(model), optimizers_of(optimizer)
         met = meet(chosen, start_step, act is not None, inner)
         self._ranks = _ranks(met, model, inner) if met.together else None
         if met.watches and met.rank == 0:
@@ -82,6 +85,8 @@ class Monitor:
             atexit.register(self._at_exit)
         elif met.watches and self._ranks:
             self._follower = Follower(inner, optimizers, met, self._ranks)
+        if max_steps is not None:
+            self.planned(max_steps)
         self._reaction: Reaction | None = None
         if met.reacts and met.watches:
             act = act or nothing
@@ -160,18 +165,28 @@ class Monitor:
 
     def evaluated(self, loss: float) -> None:
         """Tell that an evaluation has ended with this loss; it is recorded as `eval_loss` of the next step."""
+        self._tell("an evaluation", partial(_evaluated, loss))
+
+    def saved(self, checkpoint: str | Path, gone: Iterable[int] = ()) -> None:
+        """Tell that a checkpoint of the newest step was written, by its path, of which the last part is recorded; an
+        alert then names the last one of before it. `gone`: steps of checkpoints that were deleted meanwhile."""
+        self._tell("a checkpoint", partial(_saved, checkpoint, gone))
+
+    def planned(self, steps: int) -> None:
+        """Tell how many optimizer steps the run is to have in all, so that its page says how long it still takes."""
+        self._tell("the planned number of steps", partial(_planned, steps))
+
+    def _tell(self, what: str, tell: Callable[[Session], None]) -> None:
+        """Before the first step it raises, afterwards it is logged."""
         session = self._session
         if session is None or session.closed:
             return
         try:
-            if loss is None:
-                raise TypeError("loss=None: must be the evaluation's loss, a number")
-            check(loss)
-            session.evaluated(float(loss))
+            tell(session)
         except (TypeError, ValueError) as error:
             if session.step == session.start_step:
                 raise
-            _log.error("stabmon: an evaluation of step %d is not recorded: %s", session.step, error)
+            _log.error("stabmon: %s of step %d is not recorded: %s", what, session.step, error)
 
     def close(self, state: RunState = "finished", *, linger: bool = True) -> None:
         """The run is over: record what is under way and the final state, remove every hook. May be called twice.
@@ -216,6 +231,27 @@ class Monitor:
         self.close("finished" if error is None else _ended_by(error))
 
 
+def _evaluated(loss: float, session: Session) -> None:
+    if loss is None:
+        raise TypeError("loss=None: must be the evaluation's loss, a number")
+    check(loss)
+    session.evaluated(float(loss))
+
+
+def _saved(checkpoint: str | Path, gone: Iterable[int], session: Session) -> None:
+    if not isinstance(checkpoint, str | Path):
+        raise TypeError(f"checkpoint={checkpoint!r}: must be the path that the checkpoint was written to")
+    deleted = " ".join(str(int(step)) for step in gone)
+    name = Path(checkpoint).name[:_LONGEST_NAME]
+    session.note(CHECKPOINT, {"name": name, "gone": deleted} if deleted else {"name": name})
+
+
+def _planned(steps: int, session: Session) -> None:
+    if not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"max_steps={steps!r}: must be a whole number, 1 or more; leave it out where it is not known")
+    session.note(PLANNED, {"steps": steps})
+
+
 def _ended_by(error: BaseException) -> RunState:
     if isinstance(error, SystemExit) and error.code == 128 + signal.SIGTERM:
         return "preempted"  # what handlers of that signal exit with
@@ -223,21 +259,8 @@ def _ended_by(error: BaseException) -> RunState:
     return "stopped" if leaving else "failed"
 
 
-def unwrap(model: nn.Module) -> nn.Module:
-    """The network itself: what torch.compile, Fabric and DistributedDataParallel wrap."""
-    return _wrappings(model)[-1]
-
-
-def _wrappings(model: nn.Module) -> list[nn.Module]:
-    """The model, what it wraps, what that wraps …"""
-    found = [model]
-    while (inner := _wrapped(found[-1])) is not None:
-        found.append(inner)
-    return found
-
-
 def _ranks(met: Meeting, model: nn.Module, inner: nn.Module) -> Together:
-    joinable: list[Any] = [m for m in _wrappings(model) if hasattr(m, "_join_config")]
+    joinable: list[Any] = [m for m in wrappings(model) if hasattr(m, "_join_config")]
     device = local(next(inner.parameters())).device
     schedule = schedule_of(met.settings, met.start_step)
 
@@ -245,24 +268,3 @@ def _ranks(met: Meeting, model: nn.Module, inner: nn.Module) -> Together:
         return any(m._join_config.enable for m in joinable)
 
     return Together(schedule, met.start_step, device, met.alike, joining)
-
-
-def _wrapped(model: nn.Module) -> nn.Module | None:
-    names = [*_WRAPPED, "module"] if isinstance(model, _PARALLEL) else _WRAPPED
-    found = (getattr(model, name, None) for name in names)
-    return next((inner for inner in found if isinstance(inner, nn.Module)), None)
-
-
-def _optimizers(given: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
-    """The torch optimizers themselves: wrappers (Accelerate's) do not pass hooks on."""
-    found = []
-    for optimizer in given if isinstance(given, list | tuple) else [given]:
-        inner: Any = optimizer
-        while (inner := getattr(inner, "optimizer", None)) is not None:  # DeepSpeed's own is no torch Optimizer
-            optimizer = inner if isinstance(inner, Optimizer) else optimizer
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"optimizer={type(optimizer).__name__}: must be a torch.optim.Optimizer, or a list of them")
-        found.append(optimizer)
-    if not found:
-        raise ValueError("optimizer=[]: must hold at least one optimizer; pass the one that trains the model")
-    return found

@@ -9,6 +9,7 @@ from typing import Any
 from stabmon.records import Run
 from stabmon.settings import Settings
 from stabmon.sinks import Sink
+from stabmon.sinks.ledger import Ledger
 from stabmon.sinks.notify import Notify
 from stabmon.sinks.slack import Slack, spool_of
 from stabmon.sinks.tracker import TrackerSink
@@ -31,12 +32,12 @@ class Outputs:
     def open(self, run: Run, folder: Path, link: Link) -> list[Sink]:
         """The sinks. Undelivered alerts are kept in the folder, unless nothing is to be written."""
         settings, kept = self._settings, folder if self._settings.log else None
-        sinks = list(self._sinks)
+        sinks, ledger = list(self._sinks), Ledger(kept)
         if settings.slack is not None:
             spool = spool_of(kept) if kept else None
-            sinks.append(Slack(settings.slack.get_secret_value(), run, spool, link))
+            sinks.append(Slack(settings.slack.get_secret_value(), run, spool, link, ledger=ledger))
         targets = settings.notify if isinstance(settings.notify, list | tuple) else [settings.notify]
-        sinks += [Notify(target, kept) for target in targets]
+        sinks += [Notify(target, kept, ledger) for target in targets]
         found = self._trackers(run, folder)
         return sinks + [TrackerSink(tracker, settings.every, settings.probe_every) for tracker in found]
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import re
-import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,14 +20,15 @@ from stabmon.detectors import Detector
 from stabmon.outputs import Outputs
 from stabmon.pipeline import build
 from stabmon.records import DROPPED_ROWS, EVALUATION, RESUME, Event, Run, RunState, Snapshot
-from stabmon.runlog import RunLogWriter, newest, path_of, read
+from stabmon.runlog import RunLogWriter, path_of, read
+from stabmon.runlog.naming import name_of
 from stabmon.server.thread import Server, serve
 from stabmon.server.token import token_in
 from stabmon.settings import Settings
 from stabmon.sinks import Sink
 from stabmon.sinks.console import Console
 from stabmon.sinks.delivery import Delivering
-from stabmon.sinks.hush import Hush, hushed
+from stabmon.sinks.hush import Hush, Hushed, hushed
 from stabmon.sinks.prometheus import Prometheus
 from stabmon.sinks.textfile import Textfile
 from stabmon.taps.hooks import spent
@@ -41,8 +39,6 @@ from stabmon.taps.schedule import schedule_of
 
 KEEP_EVERY = 1000
 """Steps between stores of the baselines' counts, which a resume needs."""
-_MAX_BYTES = 200
-"""Of a run's name: with a number and `.stabmon-journal` behind it, it is a file's."""
 
 _log = logging.getLogger("stabmon")
 
@@ -91,7 +87,7 @@ class Session:
         """Everything outside the model; the port first, since nothing is left behind when it is taken."""
         settings = self._settings
         folder = settings.folder or Path("stabmon-runs")
-        name, resumed = _name(folder, settings.run, subject.start_step)
+        name, resumed = name_of(folder, settings.run, subject.start_step)
         self.run = run = _run_of(subject, settings, name, len(self._instruments.blocks))
         subject.named(name)
         judges = [detector.name for detector in subject.detectors]
@@ -111,7 +107,7 @@ class Session:
         deliveries = [sink.delivery for sink in extra if isinstance(sink, Delivering)]
         metrics.expect([*self._instruments.names, *judges, *(sink.name for sink in sinks)], deliveries)
         self.pipeline = build(run, subject.detectors, sinks)
-        self._events = self._recall(path) if resumed else []
+        self._events = self._recall(path, [sink for sink in sinks if isinstance(sink, Hushed)]) if resumed else []
         metrics.recall(self.pipeline.alerts)
         if self.server and settings.log:
             self.server.announce(folder, name)
@@ -146,13 +142,16 @@ class Session:
     def run_log(self) -> Path | None:
         return self._run_log.path if self._run_log else None
 
-    def _recall(self, path: Path) -> list[Event]:
-        """Give detectors and baselines back what they knew; a run log that cannot be read costs them their memory."""
+    def _recall(self, path: Path, hushed: Sequence[Hushed]) -> list[Event]:
+        """Give back what detectors, baselines and who is hushed knew; a run log that cannot be read costs them their
+        memory."""
         try:
             recorded = read(path)
             newest = self.pipeline.recall(recorded.recalled(), recorded.alerts)
             self._instruments.origin.resume(self.step, newest)
             self._instruments.baselines.load(recorded.blob)
+            for sink in hushed:
+                sink.recall(self.pipeline.alerts, newest)
         except Exception:
             _log.exception("stabmon: could not read back %s; the detectors begin afresh", path)
         return [Event(self.step, time.time(), RESUME, {"at": self.step})]
@@ -176,7 +175,11 @@ class Session:
     def evaluated(self, loss: float) -> None:
         """An evaluation has ended; its loss goes with the next step's values."""
         self._evaluation = loss
-        self._events.append(Event(self.step, time.time(), EVALUATION, {"eval_loss": loss}))
+        self.note(EVALUATION, {"eval_loss": loss})
+
+    def note(self, kind: str, detail: Mapping[str, float | str]) -> None:
+        """An event, which goes with the next step's values."""
+        self._events.append(Event(self.step, time.time(), kind, detail))
 
     def close(self, state: RunState, linger: bool = True) -> None:
         self.closed = True
@@ -244,31 +247,3 @@ def _tell(line: str) -> None:
         _log.info(line)
     else:
         sys.stderr.write(f"{line}\n")
-
-
-def _as_name(known: str | None) -> str | None:
-    """A tracker's id as a name of a file inside the folder."""
-    return re.sub(r"[/\\\x00-\x1f]", "-", known).lstrip(".")[:_MAX_BYTES] if known else None
-
-
-def _name(folder: Path, given: str | None, start_step: int) -> tuple[str, bool]:
-    """The run's name, and whether its run log is there and gone on with.
-
-    A run that starts at step 0 never takes a name whose log is there: `demo`, `demo-2`, `demo-3`, … One that starts
-    later is the given one's continuation, or without a name that of the folder's latest.
-    """
-    known = given or next((os.environ[v] for v in ("WANDB_RUN_ID", "SLURM_JOB_ID") if os.environ.get(v)), None)
-    known = known if given else _as_name(known)
-    if known and len(known.encode()) > _MAX_BYTES:
-        size = len(known.encode())
-        raise ValueError(f"run={known!r}: has {size} bytes; give the run a shorter name, of {_MAX_BYTES} at most")
-    if start_step:
-        log = path_of(folder, known) if known else newest(folder)
-        if log is not None and log.exists():
-            return log.stem, True
-    name = free = known or f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-    number = 1
-    while path_of(folder, free).exists():
-        number += 1
-        free = f"{name}-{number}"
-    return free, False

@@ -12,7 +12,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from stabmon.detectors import Detector
 from stabmon.detectors.given import detectors_of
-from stabmon.huggingface.checkpoints import AlertCheckpoints
+from stabmon.huggingface.checkpoints import AlertCheckpoints, Written
 from stabmon.huggingface.losses import TrainerLoss
 from stabmon.huggingface.reporters import History, reporting_trackers
 from stabmon.monitor import Monitor
@@ -40,6 +40,7 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self._settings = settings
         self._history = History()
         self._checkpoints = AlertCheckpoints()
+        self._written: Written | None = None
         self._loss: TrainerLoss | None = None
         self.monitor: Monitor | None = None
         """Watches the current or latest run; None before the first."""
@@ -65,8 +66,10 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
             sinks=self._sinks,
             framework="huggingface",
             start_step=state.global_step,
+            max_steps=state.max_steps if state.max_steps > 0 else None,
             **settings,
         )
+        self._written = Written(Path(args.output_dir)) if state.is_world_process_zero else None
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self.monitor:
@@ -76,6 +79,8 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._checkpoints.set_aside(args, state.global_step)
+        if self.monitor and self._written:
+            self.monitor.saved(*self._written.news(state.global_step))
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._history.enter(state)

@@ -1,9 +1,10 @@
-"""A checkpoint on an alert, which costs none of those that are there."""
+"""The Trainer's checkpoints: which there are, and one on an alert that costs none of those."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from transformers import TrainerControl, TrainingArguments
 from stabmon.records import Alert
 
 _PREFIX = "checkpoint-"
+_NAMES = r"(checkpoint|stabmon-(alert|good)-step)-\d+"
 
 _log = logging.getLogger("stabmon")
 
@@ -65,6 +67,26 @@ class AlertCheckpoints:
         _log.warning("stabmon: checkpoint on an alert at %s", kept)
         if self._limit and (good := _last_good(folder, since)):
             _copy(folder / f"{_PREFIX}{good}", folder / f"stabmon-good-step-{good}")
+
+
+class Written:
+    """Which checkpoints lie in the output folder, by their steps."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._there = self._found({})
+
+    def news(self, step: int) -> tuple[str, set[int]]:
+        """Name of that step's, and the steps of those that were deleted since the last call."""
+        before, self._there = self._there, self._found(self._there)
+        return self._there.get(step, ""), set(before) - set(self._there)
+
+    def _found(self, otherwise: dict[int, str]) -> dict[int, str]:
+        try:
+            names = [name for name in os.listdir(self._folder) if re.fullmatch(_NAMES, name)]
+        except OSError:
+            return otherwise
+        return {int(name.rpartition("-")[2]): name for name in names}
 
 
 def _last_good(folder: Path, since: int) -> int | None:

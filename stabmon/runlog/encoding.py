@@ -33,12 +33,10 @@ CREATE TABLE alerts (row INTEGER NOT NULL, record TEXT NOT NULL);
 CREATE TABLE branches (first_row INTEGER NOT NULL, step INTEGER NOT NULL);
 CREATE TABLE blobs (name TEXT NOT NULL, step INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (name, step));
 """
-MARKS = "CREATE TABLE IF NOT EXISTS marks (id INTEGER PRIMARY KEY, record TEXT NOT NULL);"
 # Earlier versions made none of these: whoever writes makes them, whoever reads looks.
-LATER = f"""
+LATER = """
 CREATE TABLE IF NOT EXISTS detectors (first_row INTEGER NOT NULL, needs TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS scores (row INTEGER PRIMARY KEY, data BLOB NOT NULL);
-{MARKS}
 """
 
 Record = TypeVar("Record", Run, Alert, Event)

@@ -5,18 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, fields
-from os import utime
 from pathlib import Path
 from typing import get_args
 
 from stabmon.records import MarkKind
-from stabmon.runlog.encoding import MARKS
-from stabmon.runlog.reader import has_table, reading
-
-_WAIT_SECONDS = 0.1
-"""The training holds the file for some milliseconds a second."""
+from stabmon.runlog.aside import append, records_in
+from stabmon.runlog.reader import reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +26,8 @@ class Mark:
     until: int | None = None
     """Of a mute of its detector: the last step."""
     note: str = ""
+    by: str = ""
+    """Who said it, as they call themselves."""
 
     @property
     def detector(self) -> str:
@@ -41,36 +38,13 @@ _FIELDS = tuple(each.name for each in fields(Mark))
 
 
 def add_mark(path: Path, mark: Mark) -> None:
-    """Keep it. FileNotFoundError: there is no run log; PermissionError: it cannot be written; TimeoutError: somebody
-    holds it; ValueError: it is none."""
-    if not path.exists():
-        raise FileNotFoundError(f"there is no run log {path}")
-    with reading(path):
-        before = path.stat()
-    try:
-        with closing(sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)) as db:
-            db.execute("BEGIN IMMEDIATE")
-            db.execute(MARKS)
-            db.execute("INSERT INTO marks (record) VALUES (?)", (json.dumps(asdict(mark)),))
-            db.execute("COMMIT")
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise TimeoutError(f"{path.name} is being written; try again in a moment") from None
-        raise PermissionError(
-            f"{path.name} cannot be written here ({error}); serve its folder where it is writable"
-        ) from None
-    # A resume without a name goes on with the run log that was written to last: that must not be this one now. A
-    # microsecond later, so that whoever looks at the time alone reads it again.
-    with suppress(OSError):
-        utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1000))
+    """Keep it. Errors: those of `stabmon.runlog.aside.append`."""
+    append(path, "marks", asdict(mark))
 
 
 def marks_in(db: sqlite3.Connection) -> list[Mark]:
     """All that this version knows, oldest first: others may have written more."""
-    if not has_table(db, "marks"):
-        return []
-    found = (_known(text) for (text,) in db.execute("SELECT record FROM marks ORDER BY id"))
-    return [mark for mark in found if mark]
+    return [mark for text in records_in(db, "marks") if (mark := _known(text))]
 
 
 def _known(text: str) -> Mark | None:
@@ -102,3 +76,9 @@ def muted(marks: Sequence[Mark]) -> dict[str, int]:
         if mark.kind == "muted" and mark.until is not None:
             found[mark.detector] = max(mark.until, found.get(mark.detector, 0))
     return found
+
+
+def muted_at(marks: Sequence[Mark], step: int) -> dict[str, int]:
+    """Detectors that were muted at that step, as was known then, and the last step of that."""
+    then = muted([mark for mark in marks if mark.step <= step])
+    return {detector: until for detector, until in then.items() if step <= until}

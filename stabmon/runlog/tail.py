@@ -17,6 +17,7 @@ from stabmon.records import Alert, Event, Layout, Run, RunState, Snapshot
 from stabmon.runlog.encoding import load, load_layout
 from stabmon.runlog.marks import Mark, marks_in
 from stabmon.runlog.reader import has_table, main_line, reading
+from stabmon.runlog.told import Told, told_in
 
 POLL_ROWS = 5000
 _POLL_VALUES = 1_500_000
@@ -95,6 +96,8 @@ class News:
     """There are further rows: poll again."""
     marks: Sequence[Mark]
     """All there are, oldest first."""
+    told: Sequence[Told]
+    """Likewise."""
     restarted: bool
     """Forget what earlier polls told: the run was resumed from an earlier step, or another one has taken its file."""
 
@@ -113,6 +116,8 @@ class Tail:
         self._mark: tuple[float, int] | None = None
         self._layouts: dict[int, Layout] = {}
         self._has_scores = False
+        self._event = 0
+        """The last event that was told."""
 
     def poll(self) -> News:
         """What came since the last poll. FileNotFoundError, ValueError: as `stabmon.runlog.read`."""
@@ -123,7 +128,7 @@ class Tail:
             restarted = self._mark not in (None, mark)
             self._mark = mark
             if restarted:
-                self._row, self._layouts, self._has_scores = 0, {}, False
+                self._row, self._layouts, self._has_scores, self._event = 0, {}, False, 0
             return self._news(db, run, state, restarted)
 
     def between(self, first_row: int, last_row: int, which: Which = "all") -> Sequence[Chunk]:
@@ -167,9 +172,9 @@ class Tail:
         found = self._rows(db, begin, newest, self._most(db, begin), which)
         last = found[-1][0] if found else newest
         kept, span = main_line(db), (self._row, last)
-        told = "SELECT row, record FROM {} WHERE row > ? AND row <= ? ORDER BY rowid"
-        alerts = [(row, load(Alert, text)) for row, text in db.execute(told.format("alerts"), span)]
-        events = [(row, load(Event, text)) for row, text in db.execute(told.format("events"), span)]
+        told = "SELECT row, record FROM alerts WHERE row > ? AND row <= ? ORDER BY rowid"
+        alerts = [(row, load(Alert, text)) for row, text in db.execute(told, span)]
+        events = self._events(db, last)
         self._row = last
         return News(
             run,
@@ -179,8 +184,17 @@ class Tail:
             [(row, event) for row, event in events if kept(row, event.step)],
             last < newest,
             marks_in(db),
+            told_in(db),
             restarted,
         )
+
+    def _events(self, db: sqlite3.Connection, last: int) -> list[tuple[int, Event]]:
+        """Those that are new; some come after their row, or before there is any."""
+        told = "SELECT rowid, row, record FROM events WHERE rowid > ? AND row <= ? ORDER BY rowid"
+        found = db.execute(told, (self._event, last)).fetchall()
+        if found:
+            self._event = found[-1][0]
+        return [(row, load(Event, text)) for _, row, text in found]
 
     def _chunks(self, db: sqlite3.Connection, found: list[_Row], narrow: bool = False) -> list[Chunk]:
         """Of the main line; narrow: with a layout of the whole-model values alone."""

@@ -14,9 +14,10 @@ from stabmon.server.history import LAYERS, SCORE, History, Window
 from stabmon.server.judged import detectors, unseen
 from stabmon.server.numbers import numbers
 from stabmon.server.profiles import profile
+from stabmon.server.progress import left
 from stabmon.server.standing import BASELINES, MODEL, Standing
 from stabmon.server.titles import called
-from stabmon.server.told import alerts, events
+from stabmon.server.told import alerts, events, last_good, since_time
 from stabmon.server.verdict import is_silent, mean_of, silent_after, verdict
 
 __all__ = [
@@ -36,7 +37,6 @@ __all__ = [
     "words",
 ]
 
-_SPARK = 30
 _SCORE = Statistic(SCORE, "model", "1", "How near a detector is to its alert line, which is 1.", "max")
 
 
@@ -59,15 +59,18 @@ def run_row(name: str, standing: Standing) -> models.RunRow:
         alerts=sum(alert.state == "raised" for alert in standing.alerts),
         model=standing.run.model,
         framework=standing.run.framework,
-        spark=numbers(np.array(standing.losses(_SPARK), dtype=np.float32)),
+        planned=standing.progress.planned,
+        left=_left(standing, now)[1],
+        spark=numbers(np.array(standing.losses(), dtype=np.float32)),
         verdict=words(standing, now),
     )
 
 
 def run(name: str, history: History) -> models.Run:
     """The whole summary."""
-    known, now = history.run, time.time()
+    known, now, wrong = history.run, time.time(), history.troubles()
     assert known is not None
+    seconds_left, left_words = _left(history, now)
     return models.Run(
         id=name,
         name=known.name,
@@ -83,6 +86,11 @@ def run(name: str, history: History) -> models.Run:
         step=history.step,
         time=history.time,
         rows=history.steps,
+        planned=history.progress.planned,
+        seconds_left=seconds_left,
+        left=left_words,
+        checkpoint=last_good(history),
+        since_time=since_time(history, wrong[0]) if wrong else None,
         age=history.age(now),
         silent=is_silent(history, now),
         silent_after=silent_after(history),
@@ -98,6 +106,12 @@ def run(name: str, history: History) -> models.Run:
         cost=cost(history),
         statistics=[taken(statistic, history) for statistic in (*MODEL, *LAYERS) if history.sites(statistic)],
     )
+
+
+def _left(standing: Standing, now: float) -> tuple[float | None, str]:
+    """Seconds to the planned end, and the same in words."""
+    seconds = None if is_silent(standing, now) else standing.seconds_left()
+    return seconds, "" if seconds is None else left(seconds)
 
 
 def _environment(history: History) -> dict[str, str | float]:

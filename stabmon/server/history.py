@@ -58,6 +58,8 @@ class History(Standing):
         """And the newest."""
         self.scores: dict[str, tuple[int, float]] = {}
         """Of each detector the newest score, and its step."""
+        self._times: dict[int, float] = {}
+        """Unix seconds of steps that were asked for."""
         self._scalars, self._layers, self._scored = (Overview(OVERVIEW[i]) for i in (0, 1, 0))
 
     def window(self, statistic: str, first: int, last: int, points: int) -> Window:
@@ -98,6 +100,20 @@ class History(Standing):
             if found:
                 return found[-1]
         return None
+
+    def time_at(self, step: int) -> float | None:
+        """Unix seconds at the end of that step, or of the first one after it that was read; None: there is none."""
+        if step not in self._times:
+            place = self._scalars.span(step, step).start
+            if place == len(self._scalars.rows):
+                return None
+            begin = int(self._scalars.rows[place - 1]) if place else 0
+            chunks = self.tail.between(begin + 1, int(self._scalars.rows[place]), "model")
+            times = [float(time) for c in chunks for at, time in zip(c.steps, c.times, strict=True) if at >= step]
+            if not times:
+                return None
+            self._times[step] = times[0]
+        return self._times[step]
 
     def _few(self, whole: Overview, after: int, last: int) -> bool:
         """Whether those rows can be read again while somebody waits."""

@@ -19,7 +19,7 @@ from stabmon.server.shelf import catch_up
 
 _TRIES = 20
 _REST_SECONDS = 0.05
-_LONGEST_BODY = 4096
+_LONGEST_BODY = 8192
 _KINDS: dict[str, MarkKind] = {
     "acknowledge": "acknowledged",
     "mute": "muted",
@@ -28,7 +28,7 @@ _KINDS: dict[str, MarkKind] = {
 }
 _FORM = (
     'the body is JSON such as {"kind": "mute", "steps": 100}: kind is acknowledge, mute, false_alarm or clear; '
-    "steps, of a mute, is 1 to 1,000,000; note has up to 200 characters"
+    "steps, of a mute, is 1 to 1,000,000; note and by, your name, have up to 200 characters"
 )
 
 router = APIRouter(prefix="/api/v1")
@@ -42,6 +42,7 @@ class Said(BaseModel):
     kind: Literal["acknowledge", "mute", "false_alarm", "clear"]
     steps: int = Field(100, ge=1, le=1_000_000)
     note: str = Field("", max_length=200)
+    by: str = Field("", max_length=200)
 
 
 @router.post("/alerts/{alert:path}/mark")
@@ -51,7 +52,8 @@ async def _mark(request: Request, run: Opened, alert: str) -> Response:
     if all(known.id != alert for known in history.alerts):
         raise HTTPException(404, f"this run has no alert {alert!r}; /api/v1/alerts has their ids")
     until = history.step + said.steps if said.kind == "mute" else None
-    await _keep(history.path, Mark(alert, _KINDS[said.kind], history.step, time.time(), until, said.note))
+    mark = Mark(alert, _KINDS[said.kind], history.step, time.time(), until, said.note, said.by)
+    await _keep(history.path, mark)
     history.look_again()
     await catch_up(history)
     return answered(answers.alerts(history))

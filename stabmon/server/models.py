@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from stabmon.records import MarkKind, RunState, Severity
+from stabmon.runlog.told import Outcome
 from stabmon.server.drawn import Band as Band
 from stabmon.server.drawn import Curves as Curves
 from stabmon.server.drawn import Layers as Layers
@@ -29,6 +30,15 @@ class Words(Answer):
     """What it is based on."""
     unseen: list[str]
     """What could not be looked at, a phrase each."""
+
+
+class Checkpoint(Answer):
+    """Written after that step, and not deleted as far as is known."""
+
+    step: int
+    time: float
+    name: str
+    """The last part of its path; "" where it is not known."""
 
 
 class RunRow(Answer):
@@ -55,6 +65,10 @@ class RunRow(Answer):
     """Raised so far."""
     model: str = ""
     framework: str = ""
+    planned: int | None = None
+    """Steps that it is to have in all."""
+    left: str = ""
+    """Until then, in words; "" where it is not known."""
     spark: list[float | None] = []
     """Losses from the start to now, evenly spaced."""
     verdict: Words | None = None
@@ -118,6 +132,16 @@ class Run(Answer):
     time: float
     rows: int
     """Steps that were recorded."""
+    planned: int | None
+    """Steps that the run is to have in all."""
+    seconds_left: float | None
+    """Until then, as things go; no more than a guess."""
+    left: str
+    """The same in words; "" where it is not known."""
+    checkpoint: Checkpoint | None
+    """The last one of before anything that is wrong now."""
+    since_time: float | None
+    """Unix seconds at which began what the verdict tells of."""
     age: float | None
     """Seconds since the newest step, also where clocks differ or jump."""
     silent: bool
@@ -193,6 +217,18 @@ class Mark(Answer):
     """Of a mute: the last step."""
     time: float
     note: str
+    by: str
+    """Who said it, as they call themselves."""
+
+
+class Sent(Answer):
+    """What became of an alert on its way to somebody."""
+
+    to: str
+    """Such as `slack`."""
+    outcome: Outcome
+    time: float
+    why: str
 
 
 class AlertRow(Answer):
@@ -222,6 +258,16 @@ class AlertRow(Answer):
     runbook: str | None = None
     """Relative address."""
     mark: Mark | None = None
+    since_time: float | None = None
+    """Unix seconds of the step `since`."""
+    checkpoint: Checkpoint | None = None
+    """The last one of before that step."""
+    saves: bool = False
+    """Whether the run told of any checkpoint."""
+    told: list[Sent] = []
+    """Who was told of it."""
+    hushed_until: int | None = None
+    """Its detector was muted when it was raised, until this step."""
 
 
 class Alerts(Answer):

@@ -15,11 +15,17 @@ from stabmon.catalog import STATISTICS
 from stabmon.records import ARCHITECTURE, NOT_SEEN, PART_FAILED, SEVERITIES, Alert, Event, Layout, Run, RunState, Site
 from stabmon.runlog.marks import Mark, muted, standing
 from stabmon.runlog.tail import Chunk, News, Tail
+from stabmon.runlog.told import Told
+from stabmon.server.progress import Progress, pace
 
 POLL_SECONDS = 0.5
 """A run log is asked no more often than this, however many pages look at it."""
 RECENT = 50
 """Steps over which the newest numbers are averaged."""
+YOUNG_STEPS = 50
+"""Before this many steps little can be said of how a run goes."""
+_COURSE = 30
+"""Rows that are read to tell how it went."""
 MODEL = tuple(name for name, row in STATISTICS.items() if row.exported and row.scope == "model")
 """The whole-model statistics that are shown."""
 BASELINES = tuple(
@@ -58,8 +64,10 @@ class Standing:
         self._touched: tuple[int, ...] | None = None
         self._heard = (float("-inf"), float("-inf"))
         """When there was news last, and when there was none yet."""
-        self._spark: tuple[int, list[float]] = (-1, [])
+        self._course: tuple[int, Sequence[Chunk]] = (-1, ())
         self.marks: Sequence[Mark] = ()
+        self.told: Sequence[Told] = ()
+        """Who was told of alerts."""
         self._marks: Mapping[str, Mark] = {}
         self._forget()
 
@@ -74,8 +82,9 @@ class Standing:
         news = self.tail.poll()
         if news.restarted:
             self._forget()
-        known = news.run, self._state(news), len(news.marks)
-        if news.chunks or news.alerts or news.restarted or known != (self.run, self.state, len(self.marks)):
+        known = news.run, self._state(news), len(news.marks), len(news.told)
+        before = self.run, self.state, len(self.marks), len(self.told)
+        if news.chunks or news.alerts or news.events or news.restarted or known != before:
             self.version += 1
         if news.chunks:
             self._heard = now, float("-inf") if news.restarted else self._asked_at
@@ -120,13 +129,24 @@ class Standing:
         """The open alerts that nobody muted or called false, worst first."""
         return [alert for alert in self.open_alerts() if (m := self.mark(alert)) is None or m.kind == "acknowledged"]
 
-    def losses(self, count: int) -> list[float]:
-        """So many of the whole run, evenly spaced; fewer of a short one, NaN where not read."""
-        if self._spark[0] != self.version:
-            chunks = self.tail.sampled(count)
-            known = [chunk["loss"] for chunk in chunks]
-            self._spark = self.version, [float(value) for values in known if values.size for value in values[0]]
-        return self._spark[1]
+    def losses(self) -> list[float]:
+        """Thirty of the whole run, evenly spaced; fewer of a short one, NaN where not read."""
+        known = [chunk["loss"] for chunk in self._sampled()]
+        return [float(value) for values in known if values.size for value in values[0]]
+
+    def seconds_left(self) -> float | None:
+        """Until the planned end, as things go; None where it is not known."""
+        planned = self.progress.planned
+        if self.state != "running" or self.steps < YOUNG_STEPS or planned is None or planned <= self.step:
+            return None
+        seconds = pace(self._sampled())
+        return None if seconds is None else seconds * (planned - self.step)
+
+    def _sampled(self) -> Sequence[Chunk]:
+        """Rows that lie evenly over the whole run."""
+        if self._course[0] != self.version:
+            self._course = self.version, self.tail.sampled(_COURSE)
+        return self._course[1]
 
     def sites(self, statistic: str) -> tuple[Site, ...]:
         """Where it is taken, in forward order; empty where it is not."""
@@ -138,6 +158,7 @@ class Standing:
         """The detectors, and what they look at; empty in run logs of earlier versions."""
         self.unseen: list[Event] = []
         """What tells of what could not be looked at."""
+        self.progress = Progress()
         self.layout: Layout | None = None
         self.steps = 0
         """How many were read."""
@@ -155,7 +176,8 @@ class Standing:
         self.run, self.state = news.run, self._state(news)
         self.alerts += (alert for _, alert in news.alerts)
         self.unseen += (event for _, event in news.events if event.kind in _BEFORE)
-        self.marks, self._marks = news.marks, standing(news.marks)
+        self.progress.take(event for _, event in news.events)
+        self.marks, self._marks, self.told = news.marks, standing(news.marks), news.told
         for chunk in news.chunks:
             self._add(chunk)
 

@@ -7,7 +7,8 @@ from functools import cache
 
 from stabmon.records import RUNBOOKS, Alert
 
-_NAME = re.compile(r"_|\d|\w\.\w")
+_NAME = re.compile(r"_|\d|\w\.\w|[A-Z]|^\W*(lr|nats?)\b")
+"""Words that are written as they are: names, numbers, units."""
 _VERB = re.compile(r"^(is|has|does|will|uses) ")
 
 
@@ -62,7 +63,7 @@ def _without_since(text: str, since: int) -> str:
 
 
 def _loud(text: str) -> str:
-    """Names of statistics and layers, and numbers, stay as they are written."""
+    """But for names of statistics, layers and optimizers, numbers and units."""
     return re.sub(r"\S+", lambda word: word[0] if _NAME.search(word[0]) else word[0].upper(), text)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from stabmon.records import Alert
+from contextlib import suppress
+
+from stabmon.records import SEVERITIES, Alert
+from stabmon.runlog.marks import muted_at
 from stabmon.server import models
 from stabmon.server.history import History
 from stabmon.server.titles import runbook
@@ -14,15 +17,42 @@ def alerts(history: History) -> models.Alerts:
     ends = _ends(history.alerts)
     rows = []
     for alert in reversed(history.alerts):
-        mark = history.mark(alert) if alert.state == "raised" else None
-        more = {
+        more: dict[str, object] = {
             "open": id(alert) in open_ones,
             "ended": ends.get(id(alert)),
             "runbook": runbook(alert.detector),
-            "mark": models.Mark.model_validate(mark) if mark else None,
         }
+        if alert.state == "raised":
+            more |= _of_raised(history, alert)
         rows.append(models.AlertRow.model_validate(alert).model_copy(update=more))
     return models.Alerts(alerts=rows)
+
+
+def _of_raised(history: History, alert: Alert) -> dict[str, object]:
+    mark, found = history.mark(alert), history.progress.checkpoint(alert.since)
+    latest = {told.to: told for told in history.told if told.alert == alert.id}
+    return {
+        "since_time": since_time(history, alert),
+        "mark": models.Mark.model_validate(mark) if mark else None,
+        "checkpoint": models.Checkpoint.model_validate(found) if found else None,
+        "saves": history.progress.saves,
+        "told": [models.Sent.model_validate(told) for told in latest.values()],
+        "hushed_until": muted_at(history.marks, alert.step).get(alert.detector),
+    }
+
+
+def since_time(history: History, alert: Alert) -> float | None:
+    """Unix seconds at which it began; None where that is not known."""
+    with suppress(OSError, ValueError):
+        return history.time_at(alert.since)
+    return None
+
+
+def last_good(history: History) -> models.Checkpoint | None:
+    """The last checkpoint of before anything that is wrong now."""
+    wrong = [alert.since for alert in history.troubles() if SEVERITIES.index(alert.severity) > 0]
+    found = history.progress.checkpoint(min(wrong, default=None))
+    return models.Checkpoint.model_validate(found) if found else None
 
 
 def events(history: History) -> models.Events:

@@ -9,15 +9,14 @@ from statistics import fmean, median
 from typing import Literal
 
 from stabmon.records import Alert
-from stabmon.server.standing import BASELINES, Standing
+from stabmon.server.progress import left
+from stabmon.server.standing import BASELINES, YOUNG_STEPS, Standing
 from stabmon.server.titles import called, cost_of, sentence, title_of
 
 Level = Literal["healthy", "info", "warning", "critical", "silent", "ended"]
 
 SILENT_SECONDS = 30.0
 """A run that says nothing for longer, and for longer than ten of its steps, is called silent."""
-YOUNG_STEPS = 50
-"""Before this many steps the absence of alerts means little."""
 _SAME = 0.05
 """Nats: closer than this is called the same."""
 RECORDED = "recorded"
@@ -42,14 +41,15 @@ def verdict(run: Standing, now: float) -> Verdict:
 
 def _judged(run: Standing, now: float) -> tuple[Level, str, str]:
     if not run.steps and run.state == "running":
-        return "silent", "No step yet", "The run has begun, but completed no step."
+        return "silent", "No step yet", _waiting(run, now)
     ended = (run.state or RECORDED).capitalize()
     if not run.steps:
         level: Level = "critical" if run.state == "failed" else "ended"
         return level, f"{ended} before its first step", "No step was completed."
     alerts = run.troubles()
-    standing = f"Step {run.step:,}{_loss(run)}."
+    standing = f"Step {run.step:,}{_of_planned(run)}{_loss(run)}."
     aside = _set_aside(run, alerts)
+    standing = " ".join([standing, *_ahead(run, now), *_way_back(run, alerts)])
     told = " ".join([*(sentence(alert.action) for alert in alerts), standing, *aside])
     # What the title says is not said again.
     rest = " ".join([*(cost_of(a) for a in alerts[:1]), *(sentence(a.action) for a in alerts[1:]), standing, *aside])
@@ -78,6 +78,35 @@ def _trouble(alerts: Sequence[Alert]) -> str:
     """The worst one, and how many more there are."""
     more = len(alerts) - 1
     return f"{title_of(alerts[0])}{f' (and {more} more)' if more else ''}"
+
+
+def _waiting(run: Standing, now: float) -> str:
+    """Of a run without a step: for how long, and why if that is known."""
+    since = f" {duration(now - run.run.started)} ago" if run.run and now > run.run.started else ""
+    why = [str(event.detail[part]) for event in run.unseen[-1:] for part in ("why", "todo") if event.detail.get(part)]
+    return " ".join([f"The run has begun{since}, but completed no step.", *why])
+
+
+def _of_planned(run: Standing) -> str:
+    planned = run.progress.planned
+    return f" of {planned:,}" if planned and planned >= run.step else ""
+
+
+def _ahead(run: Standing, now: float) -> list[str]:
+    """How long it still takes, while it does."""
+    seconds = None if is_silent(run, now) else run.seconds_left()
+    return [] if seconds is None else [sentence(left(seconds))]
+
+
+def _way_back(run: Standing, alerts: Sequence[Alert]) -> list[str]:
+    """The checkpoint to go back to, where something is wrong and the run writes any."""
+    if not run.progress.saves or not alerts or alerts[0].severity == "info":
+        return []
+    found = run.progress.checkpoint(alerts[0].since)
+    name = f" ({found.name})" if found and found.name else ""
+    return [
+        f"Last checkpoint before it: step {found.step:,}{name}." if found else "No checkpoint from before it is left."
+    ]
 
 
 def _set_aside(run: Standing, told: Sequence[Alert]) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 from stabmon.records import Alert, Severity
+from stabmon.sinks.ledger import Ledger
 from stabmon.sinks.restraint import Restraint
 from stabmon.sinks.spool import Slip, Spool
 
@@ -53,15 +54,21 @@ class Delivery:
     `held` (back for a digest, and in another count once that is under way).
 
     `folder`: where an alert lies until it is delivered; what other processes left there is taken along. None: no
-    spool, and what is under way when the process dies is lost. The thread starts with the first alert.
+    spool, and what is under way when the process dies is lost. The thread starts with the first alert. `ledger`: told
+    what becomes of each.
     """
 
-    def __init__(self, name: str, send: Send, folder: Path | None, least: Severity = "warning") -> None:
+    def __init__(
+        self, name: str, send: Send, folder: Path | None, least: Severity = "warning", ledger: Ledger | None = None
+    ) -> None:
         self.name = name
         self.sent = self.failed = self.dropped = self.held = 0
         self._send = send
         self._spool = Spool(folder) if folder else None
         self._restraint = Restraint(least)
+        self._ledger = ledger or Ledger(None)
+        self._tried: _Parcel | None = None
+        """What was tried last, in vain."""
         self._changed = threading.Condition()
         self._queue: list[_Parcel] = []
         self._held: list[tuple[float, _Parcel]] = []
@@ -80,6 +87,8 @@ class Delivery:
                 continue
             held = when > alert.time
             self.held += held
+            if held:
+                self._ledger.enter((alert,), self.name, "held")
             parcel = _Parcel((alert,), self._keep(alert), "held" if held else "new")
             with self._changed:
                 if held:
@@ -111,6 +120,7 @@ class Delivery:
             self._set_aside(parcel)
         if unsent:
             _log.warning("stabmon: %s: %d messages could not be sent before the end%s", self.name, unsent, self._hope)
+        self._ledger.wait(patience)
         if self._spool:
             self._spool.tidy()
 
@@ -173,6 +183,9 @@ class Delivery:
             self._send(parcel.alerts, parcel.why)
         except NotNow as error:
             self._complain(f"{error}; it tries again")
+            if parcel is not self._tried:
+                self._ledger.enter(parcel.alerts, self.name, "waiting", str(error))
+            self._tried = parcel
             for slip in parcel.slips:
                 slip.secure()
             return False
@@ -180,9 +193,11 @@ class Delivery:
             reason = str(error) if isinstance(error, Refused) else f"raised {type(error).__name__}"
             self._complain(f"{reason}{self._hope}")
             self.failed += len(parcel.alerts)
+            self._ledger.enter(parcel.alerts, self.name, "failed", reason)
             self._set_aside(parcel)
             return True
         self.sent += len(parcel.alerts)
+        self._ledger.enter(parcel.alerts, self.name, "sent")
         for slip in parcel.slips:
             slip.done()
         return True
@@ -199,6 +214,7 @@ class Delivery:
                 calm = (i for i, parcel in enumerate(self._queue) if not parcel.urgent)
                 parcel = self._queue.pop(next(calm, 0))
             self.dropped += len(parcel.alerts)
+            self._ledger.enter(parcel.alerts, self.name, "dropped")
             for slip in parcel.slips:
                 slip.done()
 

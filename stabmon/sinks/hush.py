@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from stabmon.records import Alert, Event, RunState, Snapshot
-from stabmon.runlog.marks import marks_of, muted
+from stabmon.runlog.marks import marks_of, muted, muted_at
 from stabmon.sinks import Sink
 from stabmon.sinks.console import Console
 from stabmon.sinks.notify import Notify
@@ -43,6 +43,24 @@ class Hush:
                 _log.debug("stabmon: mutes cannot be read: %s", error)
         return self._muted
 
+    def left_over(self, alerts: Sequence[Alert], newest: int) -> dict[str, Alert]:
+        """What a run that stopped after that step had withheld until then, by detector; `alerts`: all of it.
+
+        Better told twice than never: it may not have heard of what was taken back at its last step or later.
+        """
+        try:
+            marks = [mark for mark in marks_of(self._run_log) if mark.kind == "muted" or mark.step < newest]
+        except (OSError, ValueError) as error:
+            _log.debug("stabmon: mutes cannot be read: %s", error)
+            return {}
+        raised = {alert.detector: alert for alert in alerts}
+        still = muted(marks)
+        return {
+            name: alert
+            for name, alert in raised.items()
+            if alert.state == "raised" and name in muted_at(marks, alert.step) and newest <= still.get(name, -1)
+        }
+
     def lately(self, step: int) -> Mapping[str, int]:
         """As it was some seconds ago, or is now."""
         return self.muted(step if self._clock() - self._asked_at >= _LOOK_SECONDS else self._asked)
@@ -62,6 +80,10 @@ class Hushed:
         if alerts or self._withheld:
             alerts = [*self._over(snapshot.step), *self._heard(snapshot.step, alerts)]
         self._sink.emit(snapshot, alerts, events)
+
+    def recall(self, alerts: Sequence[Alert], newest: Snapshot | None) -> None:
+        """All alerts of before a resume, and the last snapshot."""
+        self._withheld = self._hush.left_over(alerts, newest.step) if newest else {}
 
     def close(self, state: RunState) -> None:
         self._sink.close(state)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from stabmon.records import Alert, Event, RunState, Severity, Snapshot
 from stabmon.sinks.delivery import Delivery, Why
+from stabmon.sinks.ledger import Ledger
 from stabmon.sinks.spool import spool_in
 
 
@@ -23,10 +24,11 @@ class Notify:
     severity, else warnings and critical alerts.
 
     `folder`: of runs; what the process could not tell before it died is told by the next one there. None: it is lost.
+    `ledger`: as in Delivery.
     ValueError: `target` has no `send`; the text does not show it.
     """
 
-    def __init__(self, target: Target, folder: Path | None = None) -> None:
+    def __init__(self, target: Target, folder: Path | None = None, ledger: Ledger | None = None) -> None:
         if not callable(getattr(target, "send", None)):
             raise ValueError(
                 f"notify: a {type(target).__name__} has no method send(alert); pass an object that has one, "
@@ -36,7 +38,7 @@ class Notify:
         self._target = target
         least: Severity = getattr(target, "least", "warning")
         spool = spool_in(folder, self.name) if folder else None
-        self.delivery = Delivery(self.name, self._send, spool, least)
+        self.delivery = Delivery(self.name, self._send, spool, least, ledger)
 
     def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
         self.delivery.take(alerts)

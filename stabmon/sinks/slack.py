@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from stabmon.records import Alert, Event, Run, RunState, Severity, Snapshot
 from stabmon.sinks.delivery import Delivery, NotNow, Refused, Why
+from stabmon.sinks.ledger import Ledger
 from stabmon.sinks.slack_message import compose
 from stabmon.sinks.spool import spool_in
 
@@ -26,7 +27,8 @@ class Slack:
 
     `webhook`: its address; ValueError if it cannot be one. `spool`: folder of what is not delivered yet (`spool_of`),
     from which earlier runs' leftovers are sent, too; None: nothing is kept on disk. `link`: where the run can be
-    looked at, asked anew for each message. `least`: the least severity that is worth a message.
+    looked at, asked anew for each message. `least`: the least severity that is worth a message. `ledger`: as in
+    Delivery.
     """
 
     name = "slack"
@@ -38,11 +40,12 @@ class Slack:
         spool: Path | None,
         link: Callable[[], str | None] = lambda: None,
         least: Severity = "warning",
+        ledger: Ledger | None = None,
     ) -> None:
         self._webhook = _Webhook(webhook)
         self._run = run
         self._link = link
-        self.delivery = Delivery(self.name, self._send, spool, least)
+        self.delivery = Delivery(self.name, self._send, spool, least, ledger)
 
     def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
         self.delivery.take(alerts)
@@ -71,7 +74,10 @@ def resend(folder: Path, webhook: str, patience: float = 10.0) -> int:
     Takes no longer than `patience` seconds; what is then left stays for the next call. ValueError: no webhook.
     """
     post = _Webhook(webhook).post
-    delivery = Delivery(Slack.name, lambda alerts, why: post(compose(alerts, None, None, why)), spool_of(folder))
+    ledger = Ledger(folder)
+    delivery = Delivery(
+        Slack.name, lambda alerts, why: post(compose(alerts, None, None, why)), spool_of(folder), ledger=ledger
+    )
     delivery.close(patience)
     return delivery.sent
 

@@ -108,7 +108,7 @@ def test_a_mark_on_an_old_run_does_not_make_it_the_newest_but_is_seen_to_have_co
 def test_run_logs_of_earlier_versions_can_be_marked_and_have_no_marks_before(path: Path) -> None:
     RunLogWriter(path, RUN).close("finished")
     with sqlite3.connect(path) as db:
-        db.executescript("DROP TABLE marks; DROP TABLE scores; DROP TABLE detectors;")
+        db.executescript("DROP TABLE scores; DROP TABLE detectors;")
     db.close()
     assert marks_of(path) == []
     add_mark(path, mark())

@@ -117,7 +117,7 @@ def test_another_site_can_say_nothing(page: Page, tmp_path: Path) -> None:
 
 
 def test_a_body_without_end_is_not_read(page: Page) -> None:
-    assert page.post(b" " * 5000, **{"content-type": "application/json"})[0] == 413
+    assert page.post(b" " * 9000, **{"content-type": "application/json"})[0] == 413
 
 
 def test_an_alert_that_there_is_not_is_named(page: Page) -> None:

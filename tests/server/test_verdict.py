@@ -108,7 +108,20 @@ def test_names_of_statistics_are_not_shouted(writing: Writing) -> None:
 
 def test_names_of_layers_and_numbers_are_not_shouted(writing: Writing) -> None:
     writing.step(50, alerts=[alert(50, layer=None, action="is not finite at lr 2e-3 (h.3.norm, blocks.final). Stop")])
-    assert told(writing).title == "NOT FINITE AT LR 2e-3 (h.3.norm, blocks.final) since step 48. Stop."
+    assert told(writing).title == "NOT FINITE AT lr 2e-3 (h.3.norm, blocks.final) since step 48. Stop."
+
+
+@pytest.mark.parametrize(
+    ("action", "title"),
+    [
+        ("will not learn at lr 2e-3: it sits. Restart", "WILL NOT LEARN AT lr 2e-3 since step 48: it sits. Restart."),
+        ("uses an Adam without warm-up. Stop", "USES AN Adam WITHOUT WARM-UP since step 48. Stop."),
+        ("is 3 nats above its KL. Stop", "3 nats ABOVE ITS KL since step 48. Stop."),
+    ],
+)
+def test_only_words_are_shouted_and_names_and_units_stay_as_they_are(writing: Writing, action: str, title: str) -> None:
+    writing.step(50, alerts=[alert(50, layer=None, action=action)])
+    assert told(writing).title == title
 
 
 def test_the_verdict_says_what_it_is_based_on_and_who_could_not_judge(writing: Writing) -> None:

@@ -2,9 +2,20 @@
 
 import { Refused, send, served } from "./api.js";
 import { make } from "./dom.js";
-import { clock, number, plain, SEVERITIES, symbol } from "./words.js";
+import { agoOf } from "./summary.js";
+import { capital, clock, number, plain, SEVERITIES, symbol } from "./words.js";
 
+// Under which the browser keeps how a person calls himself.
+const NAME = "stabmon-name";
 const KINDS = { acknowledged: "Acknowledged", muted: "Muted", false_alarm: "Called a false alarm" };
+
+const OUTCOMES = {
+  sent: (time) => `at ${time}`,
+  held: (time) => `not yet: kept for a message with others since ${time}`,
+  waiting: (time, why) => `not yet: ${why} at ${time}; it is tried again`,
+  failed: (time, why) => `not: ${why}`,
+  dropped: () => "not: too many messages waited",
+};
 
 // Of one detector and one stretch of time only the newest word is a card of its own.
 export function alertCards(view, alerts) {
@@ -23,7 +34,9 @@ export function alertCards(view, alerts) {
 function card(view, alert) {
   const layer = alert.layer === null ? alert.site : `layer ${alert.layer} (${alert.site})`;
   const end = alert.open || alert.ended === null ? "" : `over at step ${number(alert.ended)}`;
-  const where = [alert.severity, plain(alert.detector), `step ${number(alert.step)}`, `since step ${number(alert.since)}`, end, layer, alert.time === null ? "" : clock(alert.time)];
+  const since = `since step ${number(alert.since)}`;
+  const began = alert.since_time ? make("span", {}, `${since} (${clock(alert.since_time)}`, agoOf(alert.since_time), ")") : since;
+  const where = [alert.severity, plain(alert.detector), `step ${number(alert.step)}`, began, end, layer, alert.time === null ? "" : clock(alert.time)];
   const evidence = Object.entries(alert.evidence).map(([name, value]) => make("div", {}, make("dt", {}, plain(name)), make("dd", {}, number(value))));
   const runbook = alert.runbook === undefined ? `runbook/${encodeURIComponent(alert.detector)}` : alert.runbook;
   const current = view.state.alert === alert.id;
@@ -31,14 +44,30 @@ function card(view, alert) {
     "article",
     { class: `alert ${alert.severity}${alert.open ? "" : " over"}${alert.mark ? " marked" : ""}`, "aria-current": current ? "true" : undefined, "data-alert": alert.id },
     make("h3", {}, make("button", { type: "button", class: "link", title: "Show its steps and its layer in all charts", onclick: () => showAlert(view, alert) }, `${symbol[alert.severity]} ${alert.headline}`)),
-    make("p", { class: "where" }, where.filter(Boolean).join(" · "), runbook ? " · " : "", runbook ? make("a", { href: runbook }, "runbook") : ""),
+    make("p", { class: "where" }, ...where.filter(Boolean).flatMap((part, i) => (i ? [" · ", part] : [part])), runbook ? " · " : "", runbook ? make("a", { href: runbook }, "runbook") : ""),
     make("dl", { class: "evidence" }, ...evidence),
     alert.cause ? make("p", {}, make("b", {}, "Why: "), alert.cause) : "",
     alert.ruled_out.length > 0 ? make("p", {}, make("b", {}, "Ruled out: "), alert.ruled_out.join("; ")) : "",
     alert.remedies.length > 0 ? make("p", {}, make("b", {}, "What to do, in this order:")) : "",
     alert.remedies.length > 0 ? make("ol", {}, ...alert.remedies.map((remedy) => make("li", {}, remedy))) : "",
+    wayBack(alert),
+    toldOf(alert),
     served || alert.mark ? marking(view, alert) : "",
   );
+}
+
+// What there is to go back to; nothing of a run that told of no checkpoint.
+function wayBack({ checkpoint, saves }) {
+  if (!saves) return "";
+  const text = checkpoint ? ` step ${number(checkpoint.step)}${checkpoint.name ? ` (${checkpoint.name})` : ""}.` : " none is left.";
+  return make("p", { class: "back" }, make("b", {}, "Last checkpoint before it:"), text);
+}
+
+// Who heard of it.
+function toldOf({ told = [], hushed_until: hushed }) {
+  const said = told.map(({ to, outcome, time, why }) => `${capital(plain(to))} ${OUTCOMES[outcome](clock(time), why)}`);
+  if (said.length === 0 && hushed) said.push(`nobody: its detector was muted until step ${number(hushed)}`);
+  return said.length ? make("p", { class: "told" }, make("b", {}, "Told: "), `${said.join("; ")}.`) : "";
 }
 
 // Its steps with some before and after, on every chart; its layer beside its neighbours.
@@ -50,18 +79,39 @@ export function showAlert(view, alert) {
 
 function marking(view, alert) {
   const { mark } = alert;
-  const said = make("span", { role: "status" }, mark ? `${KINDS[mark.kind]}${mark.until ? ` until step ${number(mark.until)}` : ""}, ${clock(mark.time)}${mark.note ? `: ${mark.note}` : ""}.` : "");
-  const button = (text, kind, more = () => ({})) => make("button", { type: "button", onclick: () => tell(view, alert, { kind, ...more() }, said) }, text);
+  const name = make("input", { class: "wider", maxlength: 200, placeholder: "your name", "aria-label": "your name, kept in this browser", value: nameOf(), oninput: () => keepName(name.value) });
+  const typed = (view.notes ??= new Map());
+  const note = make("input", { class: "wider", maxlength: 200, placeholder: "note", "aria-label": "note", value: typed.get(alert.id) ?? "", oninput: () => typed.set(alert.id, note.value) });
+  const said = make("span", { role: "status" }, mark ? `${KINDS[mark.kind]}${mark.until ? ` until step ${number(mark.until)}` : ""}${mark.by ? ` by ${mark.by}` : ""}, ${clock(mark.time)}${mark.note ? `: ${mark.note}` : ""}.` : "");
+  const button = (text, kind, more = () => ({})) => make("button", { type: "button", onclick: () => tell(view, alert, { kind, by: name.value, note: note.value, ...more() }, said) }, text);
   if (!served) return make("p", { class: "marking" }, said);
   if (mark) return make("p", { class: "marking" }, said, button("Take it back", "clear"));
   const steps = make("input", { type: "number", min: 1, max: 1000000, value: 1000, "aria-label": "for how many steps to mute" });
-  return make("p", { class: "marking" }, button("Acknowledge", "acknowledge"), make("span", { class: "mute" }, button("Mute for", "mute", () => ({ steps: Number(steps.value) })), steps, " steps"), button("False alarm", "false_alarm"), said);
+  return make("p", { class: "marking" }, button("Acknowledge", "acknowledge"), make("span", { class: "mute" }, button("Mute for", "mute", () => ({ steps: Number(steps.value) })), steps, " steps"), button("False alarm", "false_alarm"), name, note, said);
+}
+
+// Where the browser keeps nothing, the name is asked for each time.
+function nameOf() {
+  try {
+    return localStorage.getItem(NAME) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+function keepName(name) {
+  try {
+    localStorage.setItem(NAME, name);
+  } catch {
+    // private windows of some browsers
+  }
 }
 
 async function tell(view, alert, body, said) {
   said.textContent = "Saving …";
   try {
     const { alerts } = await send(`alerts/${encodeURIComponent(alert.id)}/mark`, { run: view.id }, body);
+    view.notes.delete(alert.id);
     view.take(alerts);
   } catch (error) {
     said.textContent = `Not saved: ${reasonOf(error)}`;

@@ -10,15 +10,17 @@ const ODD_CLOCK = 60;
 const RECORDED = "recorded";
 
 export function verdictOf(view) {
-  const { verdict, unseen = [] } = view.summary;
-  const told = JSON.stringify([verdict, unseen]);
+  const { verdict, unseen = [], since_time: since } = view.summary;
+  const told = JSON.stringify([verdict, unseen, since]);
   if (told === view.verdictTold) return; // what is read aloud is read once
   view.verdictTold = told;
   const basis = verdict.basis ? make("p", { class: "basis" }, verdict.basis) : "";
+  // How long ago it was changes all the time, and is not read aloud each time.
+  const began = since ? make("p", { class: "basis", "aria-live": "off" }, `It began at ${clock(since)}`, agoOf(since), ".") : "";
   const rows = unseen.map(({ what, why, todo }) => make("li", {}, make("b", {}, what), `: ${[why, todo].filter(Boolean).join(" ")}`));
   const hidden = rows.length ? make("details", { open: view.unseenOpen, ontoggle: (event) => (view.unseenOpen = event.target.open) }, make("summary", {}, `Not seen: ${verdict.unseen.join(", ") || unseen.map(({ what }) => what).join(", ")}`), make("ul", {}, ...rows)) : "";
   view.verdict.className = `verdict ${verdict.level}`;
-  view.verdict.replaceChildren(make("h2", {}, make("span", { class: "sign", "aria-hidden": "true" }, symbol[verdict.level]), ` ${verdict.title}`), make("p", {}, verdict.text), basis, hidden);
+  view.verdict.replaceChildren(make("h2", {}, make("span", { class: "sign", "aria-hidden": "true" }, symbol[verdict.level]), ` ${verdict.title}`), make("p", {}, verdict.text), began, basis, hidden);
 }
 
 export function heading(view) {
@@ -29,17 +31,29 @@ export function heading(view) {
   find("about").textContent = [model ? ` ${model} (${framework})` : framework, started && `started ${date(started)}`, version && `stabmon ${version}`].filter(Boolean).join(", ");
 }
 
-export function tilesOf({ step, values, cost }) {
+export function tilesOf({ step, values, cost, planned, left, checkpoint }) {
   const rows = [
-    ["Step", number(step)],
+    ["Step", number(step), [planned && planned >= step ? `of ${number(planned)}` : "", left].filter(Boolean).join(", ")],
     ["Loss", number(values.loss), Number.isFinite(Number(values.loss ?? NaN)) ? "nats" : ""],
     ["Position-dependent output", values.context_share === undefined ? "–" : percent(values.context_share)],
     ["Learning rate", number(values.learning_rate)],
     ["Gradient norm", number(values.total_grad_norm)],
     ["Step time", duration(values.step_seconds)],
+    ...(checkpoint ? [["Last good checkpoint", number(checkpoint.step), [checkpoint.name, clock(checkpoint.time)].filter(Boolean).join(", ")]] : []),
     ["stabmon's own time", percent(cost.recent_ratio), `${duration(cost.recent_seconds)} a step; whole run ${percent(cost.total_ratio)}`],
   ];
   return rows.map(([title, value, unit]) => make("div", { class: "tile" }, make("dt", {}, title), make("dd", {}, `${value} `, make("small", {}, unit ?? ""))));
+}
+
+// ", 2 h ago", kept up by `freshness`; a report is of one moment, and tells of none.
+export const agoOf = (unixSeconds) => (served ? make("span", { "data-ago": unixSeconds }) : "");
+
+function keepUpAgo({ summary, read }) {
+  const now = summary.now + (performance.now() - read) / 1000;
+  for (const span of document.querySelectorAll("[data-ago]")) {
+    const text = `, ${duration(Math.max(0, Math.round(now - Number(span.dataset.ago))))} ago`;
+    if (span.textContent !== text) span.textContent = text;
+  }
 }
 
 // Seconds since the newest step. Counted on by a clock that nobody sets; rows that came show that the run is alive.
@@ -59,6 +73,7 @@ export function freshness(view) {
   const gone = Boolean(view.gone) && !lost;
   document.body.classList.toggle("stale", stale || gone || (served && Boolean(lost) && running));
   place.className = gone || (lost && running) ? "lost" : "";
+  keepUpAgo(view);
   const text = wordsOf(view, age, stale, running);
   if (place.textContent !== text) place.textContent = text;
   const trouble = gone ? `The server says: ${view.gone.why}. What was read of it before is still shown.` : lost && running ? (why ?? "Trying again every few seconds. If the training has ended, stabmon serve FOLDER shows its run log.") : oddClock(summary);
@@ -71,8 +86,8 @@ function wordsOf({ summary, lost, gone }, age, stale, running) {
   if (lost && running) return `Connection lost at ${clock(lost)}; what you see is older.`;
   if (gone && !lost) return `Cannot be read since ${clock(gone.since)}; what you see is older.`;
   if (!running) return `${capital(summary.state ?? RECORDED)} ${date(summary.time || summary.started)}`;
-  if (!summary.time) return "no step yet";
-  return stale ? `no data for ${duration(Math.round(age))}` : `last step ${duration(Math.round(age))} ago`;
+  if (!summary.time) return `no step yet, for ${duration(Math.round(age))}`;
+  return stale ? `no data for ${duration(Math.round(age))}, last step ${clock(summary.time)}` : `last step ${duration(Math.round(age))} ago`;
 }
 
 function oddClock({ time, now, as_of: made }) {

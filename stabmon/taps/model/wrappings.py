@@ -1,0 +1,47 @@
+"""The network and the optimizers themselves, inside what others wrapped around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+_WRAPPED = ("_orig_mod", "_original_module")
+"""Where torch.compile and Fabric keep the network."""
+_PARALLEL = (nn.parallel.DistributedDataParallel, nn.DataParallel)
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The network itself: what torch.compile, Fabric and DistributedDataParallel wrap."""
+    return wrappings(model)[-1]
+
+
+def wrappings(model: nn.Module) -> list[nn.Module]:
+    """The model, what it wraps, what that wraps …"""
+    found = [model]
+    while (inner := _wrapped(found[-1])) is not None:
+        found.append(inner)
+    return found
+
+
+def _wrapped(model: nn.Module) -> nn.Module | None:
+    names = [*_WRAPPED, "module"] if isinstance(model, _PARALLEL) else _WRAPPED
+    found = (getattr(model, name, None) for name in names)
+    return next((inner for inner in found if isinstance(inner, nn.Module)), None)
+
+
+def optimizers_of(given: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
+    """The torch optimizers themselves: wrappers (Accelerate's) do not pass hooks on."""
+    found = []
+    for optimizer in given if isinstance(given, list | tuple) else [given]:
+        inner: Any = optimizer
+        while (inner := getattr(inner, "optimizer", None)) is not None:  # DeepSpeed's own is no torch Optimizer
+            optimizer = inner if isinstance(inner, Optimizer) else optimizer
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"optimizer={type(optimizer).__name__}: must be a torch.optim.Optimizer, or a list of them")
+        found.append(optimizer)
+    if not found:
+        raise ValueError("optimizer=[]: must hold at least one optimizer; pass the one that trains the model")
+    return found
