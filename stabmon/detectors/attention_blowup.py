@@ -23,9 +23,10 @@ from stabmon.records import Finding, Snapshot
 
 class AttentionBlowup:
     """Warns of a layer whose largest logit grows as step^p with p > 3 for long and is over 50, or whose entropy has
-    fallen under .1 by that, and long before, where the layers do so on average and their entropy falls; critical where
-    a layer is over both lines and the loss begins to suffer (or is not known). Warns of a logit over 1,000 in any
-    case, if it is not one that the run began with. Silent at levels at which attention is not read.
+    fallen under .1 by that, and long before, where on average the layers' logits grow and their entropy falls faster
+    than drifting weights explain, though the loss does not fall; critical where a layer is over both lines and the loss
+    begins to suffer (or is not known). Warns of a logit over 1,000 in any case, if it is not one that the run began
+    with. Silent at levels at which attention is not read.
 
     Score: p / 3 where it is large or sharp, else under 1.
     """
@@ -76,7 +77,7 @@ class AttentionBlowup:
         self._scores = np.where(alerting, np.maximum(score, 1), np.minimum(score, 0.99)).astype(np.float32)
 
     def _read_others(self, snapshot: Snapshot) -> None:
-        if np.isnan(self._layers.since).all():
+        if np.isnan(self._layers.since).all() and np.isnan(self._layers.together.since):
             self._then = None
             return  # nearly every reading
         stream, trust = snapshot["norm_input_msq"], snapshot.scalar("trust_ratio")
@@ -94,9 +95,15 @@ class AttentionBlowup:
 
     @property
     def _all_together(self) -> Mask:
-        """The layers that grow, where all do on average."""
-        grows: Mask = ~np.isnan(self._layers.since) & self._layers.together.sharpen
-        return grows
+        """The layers that grow, where all do on average and learn nothing by it."""
+        layers = self._layers
+        none = self._step < thresholds.FIRST_STEP or np.isnan(layers.together.since) or self._learns
+        return np.zeros(len(layers.logit), bool) if none else layers.rising
+
+    @property
+    def _learns(self) -> bool:
+        """Whether the loss falls so fast that sharper attention is what is learnt; also where there is none."""
+        return not self._rises >= -thresholds.LEARNS
 
     @property
     def _large(self) -> Mask:
@@ -116,8 +123,9 @@ class AttentionBlowup:
     def explain(self, site: int) -> Finding:
         """How large the logits are, how sharp the layer is, and when it is too late."""
         layers = self._layers
-        growing = bool(self._lasting[site] or self._all_together[site])
-        since = int(layers.since[site]) if growing else self._step
+        alone, together = bool(self._lasting[site]), bool(self._all_together[site])
+        growing = alone or together
+        since = int(layers.since[site] if alone else layers.together.since) if growing else self._step
         critical = growing and bool(self._large[site] and layers.sharp[site]) and self._suffers
         return Finding(
             severity="critical" if critical else "warning",
@@ -138,10 +146,15 @@ class AttentionBlowup:
                 "(QK-norm or QK-Clip); such a layer looks at one key, and by chance at which"
             )
         return (
-            f"is losing its attention: logits grow as step^{self._layers.exponent[site]:.1f} since step {since}, to "
+            f"is losing its attention: logits grow as step^{self._power(site):.1f} since step {since}, to "
             f"{words.whole(logit)} by now. Limit them (QK-Clip), or go back to before step {since} with {slower}; "
             f"{self._cost(site)}"
         )
+
+    def _power(self, site: int) -> float:
+        """p of the layer, or of all while that is too young to be fast."""
+        layers = self._layers
+        return float(layers.exponent[site] if self._lasting[site] else layers.together.exponent)
 
     def _cost(self, site: int) -> str:
         layers = self._layers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log
+from math import isnan, log
 
 import numpy as np
 
@@ -19,31 +19,35 @@ _READ = ("attention_logit_max", "attention_entropy", "attention_entropy_min")
 
 
 class Together:
-    """Of all layers on average, in which the noise of largest values cancels: growth of S as p, and the fall of H."""
+    """Of all layers on average, in which the noise of largest values cancels: over the last 40 steps S ~ t^p, and
+    H ~ t^-q.
+    """
 
     def __init__(self) -> None:
         self.exponent = float("nan")
         """p."""
-        self.fall = float("nan")
-        """Highest H of the window / H now."""
-        self._trail = power_trail()
-        """Means of ln S and ln H over ln t."""
+        self.since = float("nan")
+        """Step since when they sharpen: no drift of weights, and no one layer's. NaN: they do not."""
+        self._trail = Trail(thresholds.TOGETHER_STEPS, thresholds.TOGETHER_SPACING)
+        """Means of ln S and -ln H over the step."""
 
-    def add(self, time: float, logs: Floats, entropies: Floats) -> None:
-        """ln S and ln H, float[layer]."""
-        if np.isfinite(logs).sum() < thresholds.TOGETHER_LAYERS:
+    def add(self, step: int, age: float, logs: Floats, entropies: Floats) -> None:
+        """ln S and ln H, float[layer]; `age`: time in steps at the learning rate of now."""
+        known = logs[np.isfinite(logs)]
+        if len(known) < thresholds.TOGETHER_LAYERS:
             return
-        self._trail.add(time, np.array([np.nanmean(logs), np.mean(entropies)]))
-        slope, values = self._trail.slope(), self._trail.values
-        if slope is not None:
-            grown = values[-1, 0] - values[:, 0].min() > log(thresholds.GROWN)
-            self.exponent = float(slope[0]) if grown else 0.0
-            self.fall = float(np.exp(values[:, 1].max() - values[-1, 1]))
+        self._trail.add(step, np.array([known.mean(), -entropies.mean()]))
+        slopes = self._trail.slope()
+        if slopes is not None:
+            first, last = self._trail.span
+            self._judge(first, slopes * (last - first), slopes * (age - (last - first) / 2))
 
-    @property
-    def sharpen(self) -> bool:
-        """Whether it is no drift of weights, and no one layer's."""
-        return self.exponent > thresholds.EXPONENT and self.fall > thresholds.TOGETHER_FALL
+    def _judge(self, first: float, grown: Floats, exponents: Floats) -> None:
+        self.exponent = float(exponents[0])
+        fast = exponents[0] > thresholds.TOGETHER_EXPONENT and exponents[1] > thresholds.TOGETHER_FALL
+        far = grown[0] > log(thresholds.TOGETHER_GROWN) and grown[1] > log(thresholds.TOGETHER_FALLEN)
+        began = first if isnan(self.since) else self.since
+        self.since = began if fast and far else float("nan")
 
 
 class Sharpening:
@@ -83,7 +87,7 @@ class Sharpening:
         logs, entropies = logs_of(logit), logs_of(entropy)
         self._long.add(log(clock.now), logs)
         self._short.add(snapshot.step, np.concatenate((logs, entropies)))
-        self.together.add(log(clock.now), logs, entropies)
+        self.together.add(snapshot.step, clock.now / clock.pace, logs, entropies)
         slope = self._long.slope()
         if slope is not None and snapshot.step >= thresholds.FIRST_STEP:
             self._judge(snapshot.step, slope, logs)
@@ -95,6 +99,13 @@ class Sharpening:
         fast = (self.exponent > thresholds.EXPONENT) & grown
         self.before = np.where(known & fast & np.isnan(self.since), self.entropy, self.before)
         self.since = since_when(self.since, fast, known, step)
+
+    @property
+    def rising(self) -> Mask:
+        """Whether S has risen lately as far as the layers have together."""
+        logs = self._short.values[:, : len(self.logit)]
+        rises: Mask = logs[-1] - np.fmin.reduce(logs, axis=0) > log(thresholds.TOGETHER_GROWN)
+        return rises
 
     @property
     def huge(self) -> Mask:

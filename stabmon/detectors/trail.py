@@ -38,6 +38,11 @@ class Trail:
             self.highest_before = left if self.highest_before is None else np.fmax(self.highest_before, left)
 
     @property
+    def span(self) -> tuple[float, float]:
+        """The first place and the last."""
+        return self._places[0], self._places[-1]
+
+    @property
     def places(self) -> Floats:
         return np.array(self._places)
 

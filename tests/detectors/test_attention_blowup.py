@@ -74,27 +74,46 @@ def layers(logit: Floats, count: int, noise: float = 0.12) -> Floats:
 
 
 def test_layers_that_sharpen_together_are_told_of_before_any_is_sharp() -> None:
-    """x1.03 a step from 150 on: by step 190 S is 16 and the entropy .29; S > 50 alone would be 38 steps later."""
-    logit = ramp(190, 150, 1.03)
-    (alert,) = alerts_of(AttentionBlowup(), run(layers(logit, 6), layers(sharpens(logit), 6, 0)))
+    """x1.03 a step from 150 on: by step 185 S is 14 and the entropy .33; S > 50 alone would be 43 steps later."""
+    logit = ramp(185, 150, 1.03)
+    sharper = run(layers(logit, 6), layers(sharpens(logit), 6, 0), loss=np.full(185, 2.0))
+    (alert,) = alerts_of(AttentionBlowup(), sharper)
     assert alert.severity == "warning"
-    assert 170 < alert.step <= 185
-    assert alert.evidence["growth_exponent_of_all"] > 3
+    assert 160 <= alert.step <= 180
+    assert alert.step - 40 <= alert.since <= alert.step - 30
+    # The slope over 40 steps, times their middle's distance from the start; the whole ramp's would be .03 a step.
+    assert 2 < alert.evidence["growth_exponent_of_all"] < 0.03 * (alert.step - 20)
     assert alert.evidence["attention_logit_max"] < 20
 
 
 def test_two_layers_or_one_of_six_are_not_together() -> None:
-    logit = ramp(200, 150, 1.03)
-    assert alerts_of(AttentionBlowup(), run(layers(logit, 2), layers(sharpens(logit), 2, 0))) == []
+    logit, loss = ramp(200, 150, 1.03), np.full(200, 2.0)
+    assert alerts_of(AttentionBlowup(), run(layers(logit, 2), layers(sharpens(logit), 2, 0), loss=loss)) == []
     one = np.where(np.arange(6) == 3, logit[:, None], 5.0)
-    assert alerts_of(AttentionBlowup(), run(one, sharpens(one))) == []
+    assert alerts_of(AttentionBlowup(), run(one, sharpens(one), loss=loss)) == []
 
 
 def test_layers_that_sharpen_as_a_task_is_learnt_are_silent() -> None:
-    """Measured, copying: S from 3.5 to 10 between steps 90 and 130, the entropy from .9 to .6."""
+    """Measured, copying: S from 3.5 to 10 between steps 90 and 130, the entropy from .9 to .6, the loss to a third.
+    With a loss that stays the same is told; where there is none, nobody knows.
+    """
     at = np.clip((steps(250) - 90) / 40, 0, 1)
-    logit, entropy = 3.5 * np.exp(1.05 * at), 0.9 * np.exp(-0.4 * at)
-    assert alerts_of(AttentionBlowup(), run(layers(logit, 4), layers(entropy, 4, 0.01))) == []
+    logit, entropy = layers(3.5 * np.exp(1.05 * at), 4), layers(0.9 * np.exp(-0.4 * at), 4, 0.01)
+    assert alerts_of(AttentionBlowup(), run(logit, entropy, loss=2 * np.exp(-1.1 * at))) == []
+    assert alerts_of(AttentionBlowup(), run(logit, entropy)) == []
+    alert, _ = alerts_of(AttentionBlowup(), run(logit, entropy, loss=np.full(250, 2.0)))
+    assert 110 < alert.step <= 140
+
+
+def test_logits_that_grow_together_while_entropy_hardly_falls_are_silent() -> None:
+    """q = .9: H ~ t^-.9 while S ~ t^4, over the 200 steps that follow step 150."""
+    t = np.maximum(steps(350), 150) / 150
+    flat = np.full(350, 2.0)
+    assert (
+        alerts_of(AttentionBlowup(), run(layers(5 * t**4, 6, 0), layers(0.9 * t**-0.9, 6, 0), loss=flat))[0].step > 250
+    )
+    alert = alerts_of(AttentionBlowup(), run(layers(5 * t**4, 6, 0), layers(0.9 * t**-1.6, 6, 0), loss=flat))[0]
+    assert alert.step < 200
 
 
 @pytest.mark.parametrize("power", [0.5, 1, 2, 2.9])
