@@ -54,16 +54,20 @@ class Wiring:
 
     def __init__(self) -> None:
         self._start = Start()
-        self._checks: tuple[Check, ...] = (Leak(), Unmoved(), Kept(), Uncorrected(), self._start)
+        self._leak = Leak()
+        self._checks: tuple[Check, ...] = (self._leak, Unmoved(), Kept(), Uncorrected(), self._start)
         self._found: Finding | None = None
         self._mute = False
 
     def notice(self, event: Event) -> None:
-        """Norms that are no layers may be what seems to be missing; masked text may be told from both sides."""
+        """Whether it was seen to look ahead. Norms that are no layers may be what seems to be missing; masked text may
+        be told from both sides."""
         if event.kind == NOT_SEEN and event.detail.get("what") == LEAK:
-            self._checks = tuple(check for check in self._checks if not isinstance(check, Leak))
-        if event.kind == ARCHITECTURE and event.detail.get("not_seen"):
-            self._start.unseen_norms = True
+            self._checks = tuple(check for check in self._checks if check is not self._leak)
+        if event.kind == ARCHITECTURE:
+            self._start.unseen_norms |= bool(event.detail.get("not_seen"))
+            ahead = event.detail.get("looks_ahead")
+            self._leak.ahead = self._leak.ahead if ahead is None else ahead == 1
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]: it judges the whole model."""

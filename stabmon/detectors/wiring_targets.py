@@ -13,15 +13,21 @@ from stabmon.records import Finding, Snapshot
 
 
 class Leak:
-    """The loss is far under what one token of context gives, sooner than any model learns so much from more of it."""
+    """Outputs were seen to move with the token that they are to predict; or the loss is far under what one token of
+    context gives, sooner than any model learns so much from more of it.
+    """
 
     def __init__(self) -> None:
         self.finding: Finding | None = None
+        self.ahead: bool | None = None
+        """Whether they move; None: it was not tried."""
         self._losses: deque[tuple[float, float, float]] = deque(maxlen=thresholds.LEAK_READINGS)
         self._batches = Batches()
 
     def read(self, snapshot: Snapshot) -> None:
         now = snapshot.scalar("loss"), snapshot.scalar("unigram_loss"), snapshot.scalar("bigram_loss")
+        if self.ahead and self.finding is None and snapshot.step >= thresholds.ORIGIN_STEP:
+            self.finding = _seen()
         if self.finding is not None or not all(map(isfinite, now)):
             return
         self._losses.append(now)
@@ -32,7 +38,7 @@ class Leak:
         full = len(self._losses) == thresholds.LEAK_READINGS
         early = full and unigram - bigram > thresholds.LEARNABLE and loss < _least(snapshot.step) * bigram
         if early and not self._batches.again:
-            self.finding = _tell(snapshot.step, loss, unigram, bigram)
+            self.finding = _low(snapshot.step, self.ahead, loss, unigram, bigram)
 
 
 class Batches:
@@ -61,7 +67,28 @@ def _least(step: int) -> float:
     return thresholds.LEAK_SHARE_SOON if step <= thresholds.LEAK_SOON else thresholds.LEAK_SHARE
 
 
-def _tell(step: int, loss: float, unigram: float, bigram: float) -> Finding:
+def _seen() -> Finding:
+    return Finding(
+        severity="warning",
+        action="sees the tokens that it is to predict: outputs move with the token after them. Stop it and make its "
+        "attention causal; what it learns is to copy its targets, and its loss says nothing",
+        cause="In the first step a token of each sequence was changed, and what the model said just before it changed "
+        "as well, in most of them. So something mixes places both ways: a mask, a convolution, a norm over time.",
+        remedies=(
+            "Look for is_causal=False, a mask of the wrong sign, or one that is given where it is not used.",
+            "Pad convolutions on the left only; take no mean, norm or top-k choice over all places.",
+            "If it is meant (experts that choose their tokens), leave this detector out.",
+        ),
+        evidence={"looks_ahead": 1.0},
+        since=1,
+        ruled_out=(
+            "an encoder: the targets are the inputs, shifted by one",
+            "noise: the same call made twice differs by less",
+        ),
+    )
+
+
+def _low(step: int, ahead: bool | None, loss: float, unigram: float, bigram: float) -> Finding:
     return Finding(
         severity="warning",
         action=f"looks at its targets: at step {step} its loss is {loss:.2g}, where the left neighbour alone gives "
@@ -77,6 +104,7 @@ def _tell(step: int, loss: float, unigram: float, bigram: float) -> Finding:
         evidence={"loss": loss, "bigram_loss": bigram, "unigram_loss": unigram},
         since=step,
         ruled_out=(
+            *(() if ahead is None else ("a mask that is not causal: no output moves with the token after it",)),
             f"targets that are no sequence, such as classes: the left neighbour is worth {unigram - bigram:.2f} nats",
             "a few batches that come again and again: their unigram and bigram losses would recur",
         ),

@@ -24,6 +24,7 @@ from stabmon.taps.notices import Notice, Notices
 from stabmon.taps.probe.returned import output_of
 from stabmon.taps.targets import (
     MAX_TARGETS,
+    NO_INPUT,
     Host,
     beside,
     features,
@@ -34,8 +35,6 @@ from stabmon.taps.targets import (
     unflattened,
 )
 
-_NO_INPUT = ("mask", "type_ids", "position", "labels")
-"""In names of what is no token, and no example."""
 _LADDER, _MEANS = "ladder", "class_means"
 """Names of what is kept for a resume."""
 
@@ -172,7 +171,7 @@ class Baselines:
         call = self._forward.last
         if call is None:
             return
-        named = {name: value for name, value in call.kwargs.items() if not any(part in name for part in _NO_INPUT)}
+        named = {name: value for name, value in call.kwargs.items() if not any(part in name for part in NO_INPUT)}
         yield from (value for value in (*call.args, *named.values()) if isinstance(value, Tensor))
 
     def _tokens(self) -> Iterator[Tensor]:

@@ -90,9 +90,10 @@ class Instruments:
         given = given_probe(model, settings)  # before any hook is attached: it may raise
         self._late = Late()
         self._parts = parts = examine(model, optimizers, settings)
+        self.notices = parts.notices
         self._forward, self._norms, device = parts.forward, parts.norm_tap, parts.device
         self._ranks: Ranks = ranks or Alone(device)
-        self._gradients = gradients = Gradients(parts.groups, optimizers, late=not self._ranks.alike)
+        self._gradients = gradients = Gradients(parts.groups, optimizers, not self._ranks.alike, parts.notices)
         updates = Updates(parts.groups, optimizers)
         self._loss = Loss(self._forward, device)
         self._probe_given = given is not None
@@ -258,7 +259,7 @@ class Instruments:
 
     def _settle(self) -> None:
         """The first step is over: the forward's order, and with it the layout, are known."""
-        self.architecture = recognise(self._parts, self._placement)
+        self.architecture = recognise(self._parts, self._placement, self._first_targets)
         self._norms.place(self.architecture.placements)
         columns = {tap.name: self._columns(tap) for tap in self._taps}
         self._widths = {name: len(found) for name, found in columns.items()}

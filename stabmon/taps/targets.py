@@ -29,6 +29,9 @@ _FEW = 2
 _SIDE, _LENGTH = 32, 4096
 """Of pictures at most so many pixels a side are looked at, of other examples so many numbers, evenly spaced."""
 
+NO_INPUT = ("mask", "type_ids", "position", "labels")
+"""In names of what is no token, and no example."""
+
 Host = np.ndarray[Any, Any]
 
 
@@ -58,10 +61,11 @@ def beside(targets: Tensor, inputs: Sequence[Tensor]) -> list[tuple[Tensor, Tens
 
 def follows(given: Tensor, wanted: Tensor) -> Tensor:
     """Scalar bool: whether the targets [B, T] are tokens that the model is given, there or one further on."""
-    return _agrees(given, wanted) | _agrees(given[:, 1:], wanted[:, :-1])
+    return agree(given, wanted) | agree(given[:, 1:], wanted[:, :-1])
 
 
-def _agrees(given: Tensor, wanted: Tensor) -> Tensor:
+def agree(given: Tensor, wanted: Tensor) -> Tensor:
+    """Scalar bool: whether nearly all targets that count are those tokens."""
     counted = wanted >= 0
     return ((given == wanted) & counted).sum() >= _AGREE * counted.sum().clamp(min=1)
 

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from torch import Tensor
+
+from stabmon.taps.model.ahead import looks_ahead
 from stabmon.taps.model.placement import classify, sentence
 from stabmon.taps.model.tracing import Trace, trace
 from stabmon.taps.parts import Parts
@@ -26,13 +29,14 @@ class Architecture:
     """Norm -> one of `records.PLACEMENTS`; a norm whose place is not known has none."""
     detail: Mapping[str, float | str] = field(default_factory=dict)
     """`description`, a sentence; `tokens`, which count in means; where there are any, `not_seen`: norms that are no
-    layers."""
+    layers; where it is known, `looks_ahead`: 1 if next tokens are seen before they are predicted, else 0."""
 
 
-def recognise(parts: Parts, given: str | Mapping[str, str] = "") -> Architecture:
+def recognise(parts: Parts, given: str | Mapping[str, str] = "", targets: Tensor | None = None) -> Architecture:
     """Follows one forward of the latest training call's first tokens, in eval mode. Never raises.
 
-    `given`: the placement of the norms in blocks, or of those whose names fit a pattern, over what is found.
+    `given`: the placement of the norms in blocks, or of those whose names fit a pattern, over what is found; `targets`:
+    of that call.
     """
     found = _follow(parts)
     placed = {} if found is None else classify(found, parts.blocks)
@@ -45,6 +49,9 @@ def recognise(parts: Parts, given: str | Mapping[str, str] = "") -> Architecture
     if found is not None and found.functional:
         detail["not_seen"] = ", ".join(sorted(found.functional))
         _log.warning("stabmon: normalised by a function and not by a layer, so not seen: %s", detail["not_seen"])
+    call = None if found is None else parts.forward.last
+    if call is not None and (ahead := looks_ahead(parts.model, call, targets)) is not None:
+        detail["looks_ahead"] = float(ahead)
     return Architecture({name: kind for name, kind in told.items() if kind}, detail)
 
 

@@ -68,21 +68,23 @@ def trace(model: nn.Module, call: Call, norms: Sequence[str], blocks: Sequence[s
     """Follow one eager forward in eval mode without gradients. The model is left as it was; hooks of others fire."""
     found = Trace()
     where = _Where(found, frozenset(norms), frozenset(blocks))
-    root = _Root(model, call)
+    root = Replayed(model, call)
     buffers = {f"model.{name}": buffer.clone() for name, buffer in model.named_buffers()}
     with torch.no_grad(), undisturbed(model, call.module), where.watching(model), _Functions(where), where.tensors:
         torch.func.functional_call(root, buffers, ())
     return found
 
 
-class _Root(nn.Module):
+class Replayed(nn.Module):
+    """Makes the call, so that `torch.func.functional_call` can swap tensors of the model for it."""
+
     def __init__(self, model: nn.Module, call: Call) -> None:
         super().__init__()
         self.model = model
         self._call = call
 
-    def forward(self) -> None:
-        self._call(self.model)
+    def forward(self) -> Any:
+        return self._call(self.model)
 
 
 class _Where:
