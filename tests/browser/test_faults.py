@@ -30,6 +30,7 @@ def test_hostile_names_are_shown_as_text(browser: Browser, folder: Server, tmp_p
     browser.until_shown(f"Layer 1: {site}", "#layer h2")
     browser.press("compare")
     browser.run("document.querySelector('.choices input').click()")
+    browser.to("#loss")
     browser.until_shown(HOSTILE, "#loss .legend")
     browser.to("#profile")
     browser.until(lambda: "profile" in browser.drawn())

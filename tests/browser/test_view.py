@@ -171,8 +171,40 @@ def test_an_alert_zooms_every_chart_and_chooses_its_layer(page: Browser, served:
     page.until(lambda: page.run("return document.querySelector('.alert')?.getAttribute('aria-current')") == "true")
 
 
+def test_a_click_on_an_alert_brings_its_layer_into_view_and_says_so(page: Browser) -> None:
+    page.press("✖ long is not learning: every token gets the same answer. Restart with lr <= 3e-4", ".alert")
+    edges = """
+    const box = (part) => document.querySelector(part).getBoundingClientRect();
+    return [box("#layer h2").top - box(".toolbar").bottom, innerHeight - box("#layer .chart").bottom]
+    """
+    under_the_bar, above_the_end = page.run(edges)
+    assert 0 <= under_the_bar < 40
+    assert above_the_end > 0
+    page.until(lambda: {"layer-norm_input_msq", "layer-norm_gain"} <= set(page.drawn()))
+    assert page.run("return document.activeElement.innerText") == "Layer 3: h.3.ln_1, beside its neighbours"
+    said = page.run("return document.querySelector('.toolbar [role=status]').textContent")
+    assert said == "steps 775 to 845. Layer 3: h.3.ln_1, beside its neighbours."
+
+
+@pytest.mark.parametrize("width", [1280, 800, 390])
+def test_the_toolbar_covers_no_heading_that_is_jumped_to(page: Browser, width: int) -> None:
+    page.size(width, 844)
+    covered = """
+    const bar = document.querySelector(".toolbar");
+    const reach = (element) => { element.scrollIntoView(); return element.getBoundingClientRect(); };
+    const hides = (element) => {
+      const { top, bottom } = reach(element);
+      return top < bar.getBoundingClientRect().bottom && bottom > bar.getBoundingClientRect().top;
+    };
+    const all = [...document.querySelectorAll("h2, h3")].filter((e) => e.checkVisibility());
+    return [all.length, all.filter(hides).map((e) => e.innerText)]
+    """
+    page.until(lambda: page.run(covered)[1] == [])
+    assert page.run(covered)[0] > 15
+
+
 def test_axis_smoothing_and_logarithm_are_kept_in_the_address(page: Browser) -> None:
-    drawn = "series.filter((series) => series.data.length).length"
+    drawn = "series[0].data.length"
     page.choose(".toolbar label:nth-of-type(1) select", "time")
     page.until(lambda: option(page, LOSS, "xAxis[0].type") == "time")
     assert ends(page, LOSS)[1] - ends(page, LOSS)[0] == pytest.approx(1199e3, abs=2)  # a step a second, in ms

@@ -8,9 +8,15 @@ export const RIGHT = 14;
 
 export function chart(element) {
   const made = echarts.init(element, null, { renderer: "canvas" });
-  new ResizeObserver(() => made.resize({ silent: true })).observe(element);
+  new ResizeObserver(() => {
+    // It is called at once, too.
+    if (element.clientWidth !== made.getWidth() || element.clientHeight !== made.getHeight()) made.resize({ silent: true });
+  }).observe(element);
   return made;
 }
+
+// All anew, and once: axes that glide to new ends would paint everything again in each frame.
+export const plot = (panel, option) => panel.chart.setOption({ animation: false, ...option }, true);
 
 export const faintAxis = () => ({
   axisLine: { lineStyle: { color: colour("line") } },

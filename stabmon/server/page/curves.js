@@ -1,6 +1,7 @@
 // Curves over the steps. line: { name, colour, dashed, dots, steps, low, high }.
 
-import { LEFT, RIGHT, stepAxis, valueAxis } from "./axes.js";
+import { LEFT, plot, RIGHT, stepAxis, valueAxis } from "./axes.js";
+import { shapesOf } from "./lines.js";
 import { markSeries } from "./marks.js";
 import { scaleOf, span } from "./span.js";
 import { colour } from "./theme.js";
@@ -9,11 +10,11 @@ import { number, place } from "./words.js";
 const finite = (value) => (value === null || !Number.isFinite(Number(value)) ? null : Number(value));
 const isOdd = (value) => value !== null && !Number.isFinite(Number(value));
 
-// A point stands for several steps: down to its lowest and up to its highest value, so that no spike is lost.
+// [step, low, high]; null where the axis has no place for either.
 function pointsOf({ steps, low, high }, allowed) {
-  return steps.flatMap((step, i) => {
-    const ends = [low[i], high[i]].map((value) => allowed(finite(value)));
-    return ends[0] === ends[1] ? [[step, ends[0]]] : ends.map((value) => [step, value]);
+  return steps.map((step, i) => {
+    const [least, most] = [low[i], high[i]].map((value) => allowed(finite(value)));
+    return [step, least ?? most, most ?? least];
   });
 }
 
@@ -22,57 +23,55 @@ function smoothed({ steps, low, high }, width, allowed) {
   let [sum, weight, before] = [0, 0, steps[0]];
   return steps.map((step, i) => {
     const value = finite(high[i]);
-    if (value === null) return [step, null];
+    if (value === null) return [step, null, null];
     const kept = Math.exp(-(step - before) / width);
     [sum, weight, before] = [sum * kept + (finite(low[i]) + value) / 2, weight * kept + 1, step];
-    return [step, allowed(sum / weight)];
+    return [step, ...Array(2).fill(allowed(sum / weight))];
   });
 }
 
 function extent(all, [begin, end]) {
-  let [low, high] = [Infinity, -Infinity];
+  let [least, most] = [Infinity, -Infinity];
   for (const points of all) {
-    for (const [step, value] of points) if (value !== null && step >= begin && step <= end) [low, high] = [Math.min(low, value), Math.max(high, value)];
+    for (const [step, low, high] of points) if (high !== null && step >= begin && step <= end) [least, most] = [Math.min(least, low), Math.max(most, high)];
   }
-  return [low, high];
+  return [least, most];
 }
 
 // Where a value was read that is not finite: a cross at the upper edge.
-function crosses(line, scale) {
-  const steps = line.steps.filter((_, i) => isOdd(line.high[i]) || isOdd(line.low[i])).map(scale.at);
+function crosses(lines, scale) {
+  const odd = lines.flatMap((line) => line.steps.filter((_, i) => isOdd(line.high[i]) || isOdd(line.low[i])));
+  const steps = [...new Set(odd)].sort((a, b) => a - b).map(scale.at);
   const shown = steps.filter((x) => x >= scale.min && x <= scale.max);
   const few = shown.filter((_, i) => i % Math.ceil(shown.length / 40) === 0);
   return { silent: true, animation: false, symbol: "path://M0 0L10 10M10 0L0 10", symbolSize: 9, itemStyle: { color: "none", borderColor: colour("critical"), borderWidth: 2 }, label: { show: false }, data: few.map((x) => ({ coord: [x, 1], y: 27 })) };
 }
 
-function drawn(line, points, scale, style) {
-  const data = points.map(([step, value]) => [scale.at(step), value]);
-  return { type: "line", silent: true, animation: false, data, color: line.colour, showSymbol: line.dots === true || data.length < 3, symbolSize: 5, connectNulls: line.dots === true, ...style };
+// The line as it is; where it is smoothed, faint behind its mean.
+function itemsOf(line, points, width, allowed) {
+  const item = { points, colour: line.colour, width: line.dashed ? 1.4 : 2, dashed: line.dashed, dots: line.dots, connected: line.dots };
+  if (!width || line.dots || line.dashed) return [item];
+  return [{ ...item, width: 1, faint: true }, { ...item, points: smoothed(line, width, allowed) }];
 }
 
 export function paintCurves(view, panel, { lines, atOne }) {
   const [scale, log, width] = [scaleOf(view), panel.log, view.state.smooth];
   const allowed = (value) => (log && !(value > 0) ? null : value);
   const raw = lines.map((line) => pointsOf(line, allowed));
-  const [low, high] = extent([...raw, atOne ? [[span(view)[0], 1]] : []], span(view));
-  const series = lines.flatMap((line, i) => {
-    const stroke = { width: line.dashed ? 1.4 : 2, type: line.dashed ? "dashed" : "solid" };
-    const z = line.dashed ? 2 : 3;
-    const first = { ...drawn(line, raw[i], scale, { z, lineStyle: stroke }), markPoint: crosses(line, scale) };
-    if (!width || line.dots || line.dashed) return [first];
-    const soft = drawn(line, smoothed(line, width, allowed), scale, { z: z + 1, lineStyle: stroke });
-    return [{ ...first, lineStyle: { ...stroke, width: 1, opacity: 0.35 } }, soft];
-  });
+  const axis = valueAxis(...extent([...raw, atOne ? [[span(view)[0], 1, 1]] : []], span(view)), log);
+  const items = lines.flatMap((line, i) => itemsOf(line, raw[i], width, allowed)).sort((a, b) => Boolean(b.dashed) - Boolean(a.dashed));
+  const renderItem = ({ dataIndex, coordSys }) => shapesOf(items[dataIndex], { scale, ends: axis, log }, coordSys);
   const one = { silent: true, symbol: "none", animation: false, label: { show: false }, data: [{ yAxis: 1, lineStyle: { color: colour("faint"), type: "dashed" } }] };
-  panel.chart.setOption(
-    {
-      grid: { left: LEFT, right: RIGHT, top: 18, bottom: 24 },
-      xAxis: stepAxis(scale),
-      yAxis: valueAxis(low, high, log),
-      series: [...series, markSeries(view.marks, scale, panel.wide ? panel.chart.getWidth() - LEFT - RIGHT : 0), ...(atOne ? [{ type: "line", data: [], markLine: one }] : [])],
-    },
-    true,
-  );
+  plot(panel, {
+    grid: { left: LEFT, right: RIGHT, top: 18, bottom: 24 },
+    xAxis: stepAxis(scale),
+    yAxis: axis,
+    series: [
+      { type: "custom", silent: true, clip: true, data: items.map(() => [scale.min, axis.min]), renderItem, markPoint: crosses(lines, scale) },
+      ...(atOne ? [{ type: "line", data: [], markLine: one }] : []),
+      markSeries(view.marks, scale, panel.wide ? panel.chart.getWidth() - LEFT - RIGHT : 0),
+    ],
+  });
 }
 
 // The newest point at or before a step that has a value.

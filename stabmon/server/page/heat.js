@@ -1,6 +1,6 @@
 // Layer-by-step pictures. Painted pixel by pixel: a library's rectangle for each cell costs a hundred times as much.
 
-import { faintAxis, LEFT, RIGHT, stepAxis } from "./axes.js";
+import { faintAxis, LEFT, plot, RIGHT, stepAxis } from "./axes.js";
 import { markSeries } from "./marks.js";
 import { scaleOf } from "./span.js";
 import { colour, VIRIDIS } from "./theme.js";
@@ -66,6 +66,13 @@ function columnsAt(pixels, { starts, ends }, scale) {
   });
 }
 
+function paintRow(pixels, cells, columns, y) {
+  for (let x = 0; x < pixels.length; x += 1) {
+    const cell = columns[x] < 0 ? 0 : cells[columns[x]];
+    pixels[x] = cell === ODD ? STRIPES[((x + y) >> 2) & 1] : cell;
+  }
+}
+
 function imageOf(data, scale, width, height) {
   const canvas = document.createElement("canvas");
   const sharp = window.devicePixelRatio || 1;
@@ -75,12 +82,12 @@ function imageOf(data, scale, width, height) {
   const pixels = new Uint32Array(image.data.buffer);
   const columns = columnsAt(canvas.width, data, scale);
   const count = data.values[0]?.length ?? 0;
+  let before = -1;
   for (let y = 0; y < canvas.height; y += 1) {
-    const row = count * Math.min(data.values.length - 1, Math.floor(((canvas.height - 1 - y) / canvas.height) * data.values.length));
-    for (let x = 0; x < canvas.width; x += 1) {
-      const cell = columns[x] < 0 ? 0 : data.cells[row + columns[x]];
-      pixels[y * canvas.width + x] = cell === ODD ? STRIPES[((x + y) >> 2) & 1] : cell;
-    }
+    const row = Math.min(data.values.length - 1, Math.floor(((canvas.height - 1 - y) / canvas.height) * data.values.length));
+    if (row === before && !data.odd) pixels.copyWithin(y * canvas.width, (y - 1) * canvas.width, y * canvas.width);
+    else paintRow(pixels.subarray(y * canvas.width, (y + 1) * canvas.width), data.cells.subarray(row * count, (row + 1) * count), columns, y);
+    before = row;
   }
   context.putImageData(image, 0, 0);
   return canvas;
@@ -90,7 +97,8 @@ function imageOf(data, scale, width, height) {
 export function prepared(data, colours) {
   const range = colours ? { log: true, ...colours } : rangeOf(data.values);
   const palette = paletteOf(colours?.list ?? VIRIDIS);
-  return { ...data, range, list: colours?.list ?? VIRIDIS, cells: cellsOf(data.values, range, palette) };
+  const cells = cellsOf(data.values, range, palette);
+  return { ...data, range, list: colours?.list ?? VIRIDIS, cells, odd: cells.includes(ODD) };
 }
 
 export function paintHeat(view, panel, data) {
@@ -102,15 +110,12 @@ export function paintHeat(view, panel, data) {
     return { type: "group", children: [{ type: "image", style: { image: imageOf(data, scale, width, height), x, y, width, height } }, ...(chosen < 0 ? [] : [frame])] };
   };
   const names = data.sites.map((site, i) => `${i} ${site.name}`);
-  panel.chart.setOption(
-    {
-      grid: { left: panel.left ?? LEFT, right: RIGHT, top: 6, bottom: 24 },
-      xAxis: stepAxis(scale),
-      yAxis: { ...faintAxis(), type: "category", data: names, splitLine: { show: false }, axisLabel: { color: colour("faint"), fontSize: 10, hideOverlap: true, width: (panel.left ?? LEFT) - 10, overflow: "truncate", formatter: (_, i) => place(data.sites[i]) } },
-      series: [{ type: "custom", silent: true, animation: false, data: data.sites.length ? [[scale.min, 0]] : [], renderItem: paint }, markSeries(view.marks, scale, 0)],
-    },
-    true,
-  );
+  plot(panel, {
+    grid: { left: panel.left ?? LEFT, right: RIGHT, top: 6, bottom: 24 },
+    xAxis: stepAxis(scale),
+    yAxis: { ...faintAxis(), type: "category", data: names, splitLine: { show: false }, axisLabel: { color: colour("faint"), fontSize: 10, hideOverlap: true, width: (panel.left ?? LEFT) - 10, overflow: "truncate", formatter: (_, i) => place(data.sites[i]) } },
+    series: [{ type: "custom", silent: true, animation: false, data: data.sites.length ? [[scale.min, 0]] : [], renderItem: paint }, markSeries(view.marks, scale, 0)],
+  });
 }
 
 // The newest value at or before a step.

@@ -3,12 +3,11 @@
 import { make } from "./dom.js";
 import { number } from "./words.js";
 
-export function scaleChips({ data: { range, list, values } }) {
+export function scaleChips({ data: { range, list, odd } }) {
   if (!(range.low <= range.high)) return [];
   const middle = range.log ? Math.sqrt(range.low * range.high) : (range.low + range.high) / 2;
   const bar = make("i", { class: "ramp" });
   bar.style.background = `linear-gradient(to right, ${list.join()})`;
-  const odd = values.some((line) => line.some((value) => value !== null && !Number.isFinite(Number(value))));
   const text = `${number(range.low)} `;
   return [
     make("span", { class: "scale", title: range.log ? "logarithmic" : "linear" }, text, bar, ` ${number(range.high)}`, make("small", {}, ` (middle ${number(Number(middle.toPrecision(2)))})`)),

@@ -1,6 +1,6 @@
 // One statistic from the lowest layer to the highest: now, at the first step, at a step of interest, and the band at the start.
 
-import { faintAxis, LEFT, RIGHT, valueAxis } from "./axes.js";
+import { faintAxis, LEFT, plot, RIGHT, valueAxis } from "./axes.js";
 import { fullName } from "./heat.js";
 import { colour } from "./theme.js";
 import { measured, number, place } from "./words.js";
@@ -29,15 +29,12 @@ export function paintProfile(view, panel, { sites, band, lines }) {
     data: numbers(line.values).map((value) => (panel.log && !(value > 0) ? null : value)),
     lineStyle: { width: line.dashed ? 1.4 : 2, type: line.dashed ? "dashed" : "solid" },
   }));
-  panel.chart.setOption(
-    {
-      grid: { left: LEFT, right: RIGHT, top: 10, bottom: 24 },
-      xAxis: { ...faintAxis(), type: "category", data: sites.map((_, i) => String(i)), splitLine: { show: false }, axisLabel: { color: colour("faint"), fontSize: 10, hideOverlap: true, formatter: (_, i) => place(sites[i]) } },
-      yAxis: valueAxis(Math.min(...all), Math.max(...all), panel.log),
-      series: [...(band ? [bandSeries(band)] : []), ...series, { type: "line", data: [], markLine: mark }],
-    },
-    true,
-  );
+  plot(panel, {
+    grid: { left: LEFT, right: RIGHT, top: 10, bottom: 24 },
+    xAxis: { ...faintAxis(), type: "category", data: sites.map((_, i) => String(i)), splitLine: { show: false }, axisLabel: { color: colour("faint"), fontSize: 10, hideOverlap: true, formatter: (_, i) => place(sites[i]) } },
+    yAxis: valueAxis(Math.min(...all), Math.max(...all), panel.log),
+    series: [...(band ? [bandSeries(band)] : []), ...series, { type: "line", data: [], markLine: mark }],
+  });
 }
 
 export function readProfile({ sites, band, lines, unit }, index) {

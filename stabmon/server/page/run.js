@@ -9,7 +9,7 @@ import { gesturesOn } from "./gestures.js";
 import { judgeTable } from "./judges.js";
 import { marksOf } from "./marks.js";
 import { paint } from "./panel.js";
-import { chartSections, titled } from "./sections.js";
+import { bringIntoView, chartSections, titled } from "./sections.js";
 import { remember, sitesOf } from "./sites.js";
 import { clockOf } from "./span.js";
 import { freshness, heading, tilesOf, verdictOf } from "./summary.js";
@@ -242,6 +242,7 @@ function change(view, changes, keys) {
   view.state = changed(view.state, changes);
   toldToolbar(view);
   showLayer(view);
+  if ("layer" in changes) view.said.textContent = `${view.shown.textContent}. ${view.layerName.textContent || "No layer is chosen"}.`;
   showAlerts(view);
   const onlyLooks = Object.keys(changes).every((name) => ["log", "smooth", "x", "alert"].includes(name));
   if (!onlyLooks) stale(view, keys);
@@ -273,6 +274,7 @@ function repaint(view) {
 function showIncident(view, alert, begin, end) {
   if (alert.site) remember(view, [{ name: alert.site, layer: alert.layer, role: plain(alert.site) }]);
   change(view, { from: begin, to: end, last: undefined, alert: alert.id, layer: alert.site || undefined }, []);
+  bringIntoView(view);
 }
 
 async function besides(view, others) {

@@ -8,6 +8,16 @@ import { profileFigure } from "./profiles.js";
 
 export const titled = (text, ...children) => make("section", { "aria-label": text }, make("h2", {}, text), ...children);
 
+// What an alert is about, below the toolbar, and read aloud: its layer, or the loss.
+export function bringIntoView({ panels, state, layerPart, layerName }) {
+  const loss = panels.find(({ key }) => key === "loss");
+  const [part, heading] = state.layer === undefined ? [loss?.figure, loss?.heading] : [layerPart, layerName];
+  if (!part) return;
+  heading.tabIndex = -1;
+  heading.focus({ preventScroll: true });
+  part.scrollIntoView();
+}
+
 export function chartSections(view) {
   const grid = (...figures) => {
     const panels = figures.flat().map((made) => panelOf(view, made));

@@ -47,8 +47,10 @@ function choice(label, value, options, onchange) {
 
 export function toolbarOf(view) {
   view.lengths = make("span", { class: "group" });
-  view.shown = make("output", { class: "shown" });
-  view.pointer = make("output", { class: "pointer" });
+  // These change by themselves: what a person did is said aloud instead.
+  view.shown = make("span", { class: "shown" });
+  view.pointer = make("span", { class: "pointer" });
+  view.said = make("span", { class: "aloud", role: "status" });
   const turn = (key) => () => pressed(view, key);
   const moves = make("span", { class: "group" }, button("−", "Show more steps", turn("-")), button("+", "Show fewer steps", turn("+")), button("◀", "Earlier steps", turn("ArrowLeft")), button("▶", "Later steps", turn("ArrowRight")));
   // Of a file without times there is none.
@@ -57,7 +59,9 @@ export function toolbarOf(view) {
   view.copied = button("copy link", "Copy a link to this view", () => copy(view));
   const help = "On a chart: drag to zoom, Shift and drag to move, double click for the whole run, Ctrl and wheel to zoom, Shift and wheel to move. With the keyboard, once a chart has the focus: + and - zoom, arrows move, Shift and arrows read values, 0 shows the whole run, up and down choose a layer, Escape lets go of it.";
   const hints = make("details", { class: "hints" }, make("summary", {}, "keys"), make("p", {}, help));
-  return make("nav", { class: "toolbar", "aria-label": "What is shown" }, view.lengths, moves, axis, smooth, view.compare, view.copied, hints, view.pointer, view.shown);
+  const bar = make("nav", { class: "toolbar", "aria-label": "What is shown" }, view.lengths, moves, axis, smooth, view.compare, view.copied, hints, view.pointer, view.shown, view.said);
+  new ResizeObserver(() => document.documentElement.style.setProperty("--toolbar", `${bar.offsetHeight}px`)).observe(bar);
+  return bar;
 }
 
 export function toldToolbar(view) {

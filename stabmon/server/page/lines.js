@@ -1,0 +1,44 @@
+// Lines as shapes. A point stands for several steps: a band holds its lowest and highest value, so that no spike is
+// lost; the line runs through the middle. One closed band is painted in a fraction of the time of a zigzag line.
+
+const DOT = 2.5;
+const MOST_DOTS = 200;
+
+// [step, low, high] -> [x, y of low, y of high] in pixels of the plot; null where a value cannot be shown.
+function placesOf(points, { scale, ends, log }, { x, y, width, height }) {
+  const form = log ? Math.log10 : (value) => value;
+  const [least, room] = [form(ends.min), form(ends.max) - form(ends.min)];
+  const up = (value) => y + height * (1 - (form(value) - least) / room);
+  return points.map(([step, low, high]) => (high === null ? null : [x + (width * (scale.at(step) - scale.min)) / (scale.max - scale.min), up(low), up(high)]));
+}
+
+// Stretches without a gap.
+function runsOf(places, connected) {
+  if (connected) return [places.filter(Boolean)];
+  const found = [[]];
+  for (const place of places) {
+    if (place) found.at(-1).push(place);
+    else if (found.at(-1).length) found.push([]);
+  }
+  return found;
+}
+
+const middle = ([x, low, high]) => [x, (low + high) / 2];
+
+// item: { points, colour, width, dashed, dots, faint, connected }; the shapes that ECharts draws of it.
+export function shapesOf(item, axes, plot) {
+  const runs = runsOf(placesOf(item.points, axes, plot), item.connected).filter((run) => run.length);
+  const style = { stroke: item.colour, fill: "none", lineWidth: item.width, lineDash: item.dashed ? [5, 4] : undefined, lineJoin: "bevel", opacity: item.faint ? 0.35 : 1 };
+  const shapes = runs.flatMap((run) => {
+    const wide = run.some(([, low, high]) => low !== high);
+    const edge = (at) => run.map((place) => [place[0], place[at]]);
+    const band = { type: "polygon", shape: { points: wide ? [...edge(2), ...edge(1).reverse()] : [] }, style: { fill: item.colour, opacity: item.faint ? 0.2 : 0.4 } };
+    const alone = (item.dots && run.length <= MOST_DOTS) || run.length === 1 ? run.map(middle) : [];
+    return [
+      ...(wide ? [band] : []),
+      ...(run.length > 1 ? [{ type: "polyline", shape: { points: run.map(middle) }, style }] : []),
+      ...alone.map(([cx, cy]) => ({ type: "circle", shape: { cx, cy, r: DOT }, style: { fill: item.colour } })),
+    ];
+  });
+  return { type: "group", children: shapes };
+}
