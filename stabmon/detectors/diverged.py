@@ -96,7 +96,8 @@ class Diverged:
         level = self._level
         if isfinite(level.best):
             least = thresholds.DIVERGED_EARLY if self._steps[-1] < thresholds.EARLY_STEPS else thresholds.DIVERGED_LEAST
-            rise = max(thresholds.DIVERGED_SHARE * level.progress, least, thresholds.DIVERGED_NOISE * level.noise)
+            noise = min(level.noise, level.noise_at_best)
+            rise = max(thresholds.DIVERGED_SHARE * level.progress, least, thresholds.DIVERGED_NOISE * noise)
             self._score = max((level.recent.quantile(0.25) - level.best) / rise, 0.0)
         if self._score < 1:
             self._since = None

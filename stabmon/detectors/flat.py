@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, inf, isfinite, log, sqrt
 
@@ -30,9 +31,9 @@ class Exponent:
 
 
 class Flat:
-    """Critical where the loss starts at 6 to 20 nats, is still above 55 % of that after 20 points and 1,000 steps, and
-    does not fall that one could tell; info where any loss falls as step^-.02 or slower over 100 points and 1,000 steps,
-    and once it falls again. Where the unigram loss is known, any loss that is no better is a warning at least; a lower
+    """Critical where the loss starts at 6 to 20 nats (from 13 on a warning), is still above 55 % of that after 20 points
+    and 1,000 steps, and does not fall that one could tell; info where any loss falls as step^-.02 or slower over 100 points
+    and 1,000 steps, and once it falls again. Where the unigram loss is known, any loss that is no better is a warning at least; a lower
     one, weights that had learnt before, and targets that do not depend on each other are an info at most.
 
     Score: 1 or 0. Looks again when the run is 10 % longer.
@@ -110,7 +111,7 @@ class Flat:
             return None
         if complete and not self._task.quiet:
             if stuck:
-                return "critical"
+                return "warning" if self._above_guessing else "critical"
             if isfinite(self._task.excess):
                 return "warning"
         return "info" if self._points >= thresholds.SITS_POINTS else None
@@ -118,8 +119,7 @@ class Flat:
     def explain(self, site: int) -> Finding:
         """Where it sits, and since when."""
         assert self._verdict is not None, "asked without an alert"
-        level, first, beta = exp(self._found.level), exp(self._logs[0]), self._found.beta
-        since = self._since
+        level, first, beta, since = exp(self._found.level), exp(self._logs[0]), self._found.beta, self._since
         evidence = {
             "loss_level": level,
             "first_loss": first,
@@ -133,25 +133,34 @@ class Flat:
         sits = f"the loss sits at {level:.4g} since about step {since} and falls as step^{-beta:.2f}"
         if self._verdict == "info":
             return Finding("info", f"is flat: {sits}. {self._compared}", self._which, _COMPARE, evidence, since)
+        if self._above_guessing:
+            action = (
+                f"is worse than a guess: {sits}; no vocabulary makes a guess as bad. Cut the learning rate to a third"
+            )
+            return Finding("warning", action, _TOO_SURE, _CUT, evidence, since)
+        return self._stuck(sits, f"{level / first:.0%} of where it began", evidence)
+
+    def _stuck(self, sits: str, share: str, evidence: Mapping[str, float]) -> Finding:
+        assert self._verdict is not None, "asked without an alert"
         known = isfinite(self._task.excess)
-        where = "what the token frequencies alone score" if known else f"{level / first:.0%} of where it began"
         return Finding(
             severity=self._verdict,
-            action=f"is not learning: {sits}, {where}. Stop it and restart with a third "
-            "of the learning rate or a longer warm-up; every further step is lost",
+            action=f"is not learning: {sits}, {'what the token frequencies alone score' if known else share}. Stop it "
+            "and restart with a third of the learning rate or a longer warm-up; every further step is lost",
             cause="It has learnt how common each answer is, and nothing else."
             if known
             else "A loss that begins at ln(classes) or ln(vocabulary) and stays near it has learnt how common each "
             "answer is, and nothing else.",
-            remedies=(
-                "Restart with a third of the learning rate, or with a longer warm-up.",
-                "Check that inputs and targets belong together, and that gradients reach the lowest layer.",
-                "Train with stabmon in the loop: it tells a collapse inside the network from a plateau that ends.",
-            ),
+            remedies=_RESTART,
             evidence=evidence,
             ruled_out=self._ruled_out,
-            since=since,
+            since=self._since,
         )
+
+    @property
+    def _above_guessing(self) -> bool:
+        """Where targets are unknown: whether it began higher than any even guess."""
+        return exp(self._logs[0]) >= thresholds.FLAT_GUESS and not isfinite(self._task.excess)
 
     @property
     def _ruled_out(self) -> tuple[str, ...]:
@@ -176,7 +185,21 @@ class Flat:
         return "It has converged, or it is stuck; the loss alone cannot tell."
 
 
+_RESTART = (
+    "Restart with a third of the learning rate, or with a longer warm-up.",
+    "Check that inputs and targets belong together, and that gradients reach the lowest layer.",
+    "Train with stabmon in the loop: it tells a collapse inside the network from a plateau that ends.",
+)
 _NOTHING = ("Let it run.",)
+_TOO_SURE = (
+    "A cross entropy above ln(classes) is that of a model which is sure of wrong answers: updates are too large. "
+    "Or it is a loss of another kind, as a sum over a sequence."
+)
+_CUT = (
+    "Cut the learning rate to a third, and again until the loss falls; it may go on from where it is.",
+    "Of a sum, or of no cross entropy: compare it with what a constant answer would score.",
+    "Train with stabmon in the loop: it knows what a guess scores.",
+)
 _COMPARE = (
     "If the loss is at the base rate (the entropy of the targets), it is stuck: see the remedies of a stall.",
     "If it is well below, it has converged: stop it, or lower the learning rate.",

@@ -54,6 +54,8 @@ class Level:
         self.first = nan
         self.best = inf
         """Lowest median of 12 points, those of the last 12 left out; inf before there are 24."""
+        self.noise_at_best = inf
+        """`noise` when the best level was known."""
         self.recent = Window(POINTS)
         self._medians: deque[float] = deque()
         self._changes = Window(NOISE_POINTS)
@@ -69,8 +71,8 @@ class Level:
         self.recent.push(z)
         if self.recent.full and learn:
             self._medians.append(self.recent.median)
-        if len(self._medians) > POINTS:
-            self.best = min(self.best, self._medians.popleft())
+        if len(self._medians) > POINTS and (level := self._medians.popleft()) < self.best:
+            self.best, self.noise_at_best = level, self.noise
 
     @property
     def progress(self) -> float:

@@ -20,7 +20,9 @@ from stabmon.bench import intervals
 from stabmon.bench.recorded import adjudication
 from stabmon.bench.recorded.alarms import is_calibration
 from stabmon.bench.recorded.baselines import baselines
-from stabmon.bench.recorded.targets import losses
+from stabmon.bench.recorded.folder import Recording
+from stabmon.bench.recorded.judging import Call, Judged
+from stabmon.bench.recorded.targets import losses, targets
 from stabmon.cli import app
 
 Floats = NDArray[np.float64]
@@ -194,11 +196,42 @@ def test_the_interval_of_a_count_is_that_of_garwood(events: int, low: float, hig
 
 
 def test_a_loss_of_progress_is_found_where_it_begins() -> None:
-    assert losses(broken(5, 260, 3.5)) == [260]
+    (lost,) = losses(broken(5, 260, 3.5))
+    level = min(np.median(learning(5)[i : i + 12]) for i in range(249))
+    assert (lost.point, lost.gained) == (260, pytest.approx(np.log(learning(5)[0] / level)))
     assert losses(learning(5)) == []
     short = learning(5)
     short[260:271] *= 3.5
     assert losses(short) == []
+
+
+def judged(label: str, loss: Floats, *calls: Call, other_label: str = "") -> Judged:
+    recording = Recording("r", "r", label, None, "loss", [], other_label)
+    return Judged(recording, range(len(loss)), loss.tolist(), True, calls, {})
+
+
+def test_losses_of_what_was_gained_are_counted_apart_and_so_are_those_in_a_run_that_was_critical_before() -> None:
+    """One rises by a fifth without ever having fallen; the other is lost twice and called once."""
+    risen, twice = learning(10, first=2.0), broken(11, 250, 3.5)
+    risen[300:] *= 1.2
+    twice[270:340] /= 3.5
+    called = Call(258, 258, "diverged", "critical", until=275)
+    counted = [
+        (row.hits, row.of, row.missed) for row in targets([judged("ok", risen), judged("diverged", twice, called)])
+    ]
+    assert counted[1:4] == [(1, 3, ["r@300", "r@340"]), (1, 2, ["r@340"]), (2, 2, [])]
+
+
+def test_a_plateau_that_the_other_list_calls_failed_is_counted_apart() -> None:
+    stuck = np.full(100, 7.0)
+    called = Call(50, 5000, "flat", "critical", until=99)
+    label = "plateau_then_drop"
+    runs = [
+        judged(label, stuck, called, other_label="never_learned"),
+        judged(label, stuck),
+        judged(label, stuck, called),
+    ]
+    assert [(row.hits, row.of) for row in targets(runs)][-2:] == [(1, 3), (1, 2)]
 
 
 def naive(name: str, loss: Floats) -> list[int]:

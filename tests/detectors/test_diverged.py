@@ -65,6 +65,25 @@ def test_noise_of_any_size_is_silent() -> None:
     assert said(3 * np.exp(0.3 * rng.standard_t(3, 3000))) == []
 
 
+def swinging(factor: float) -> Floats:
+    """Noise of 2 %, from point 400 on swings upwards by 60 % and more, and from 600 on all of it that many times."""
+    loss = learning(900)
+    loss[400:] *= np.exp(np.abs(np.random.default_rng(1).normal(0, 0.6, 500)))
+    loss[600:] *= factor
+    return loss
+
+
+def test_swings_that_began_before_the_level_is_lost_do_not_hide_it() -> None:
+    """Four of their standard deviations are a factor of 5, and of those before them 8 %."""
+    (first, *_) = said(swinging(3.0))
+    assert first[1] == "critical"
+    assert 605 <= first[0] <= 612
+
+
+def test_swings_from_the_level_that_was_reached_are_silent() -> None:
+    assert said(swinging(1.0)) == []
+
+
 def test_points_that_were_not_finite_are_not_learnt_from() -> None:
     loss = lost(0.5)
     loss[100:400:7] = np.inf

@@ -46,6 +46,15 @@ def test_any_other_flat_loss_gets_an_info(first: float, level: float) -> None:
     assert "base rate" in alerts[0].action
 
 
+def test_a_loss_that_began_above_any_even_guess_is_a_warning_to_cut_the_learning_rate() -> None:
+    """As recorded: about 18.7 nats, until the rate is cut; 12.9 nats could be a vocabulary of 400,000."""
+    alerts = alerts_of(Flat(), make_series({"loss": plateau(1500, 18.7, 17.7)}))
+    assert [alert.severity for alert in alerts] == ["warning"]
+    assert "Cut the learning rate" in alerts[0].action
+    assert [severity for _, severity in said(plateau(1500, 12.5, 12.9))] == ["critical"]
+    assert [severity for _, severity in known(plateau(1500, 18.7, 17.7), 7.2, 1.5)] == ["critical"]
+
+
 def test_a_log_that_begins_in_the_middle_is_never_critical() -> None:
     assert {what for _, what in said(plateau(1500, 7.2), first=5000, every=100)} == {"info"}
 

@@ -48,7 +48,7 @@ def halves(runs: Sequence[Judged]) -> dict[str, list[Judged]]:
 
 def quiet(runs: Sequence[Judged]) -> list[Judged]:
     """Runs that nobody labelled as failed, each once."""
-    kept = (run for run in runs if not run.recording.twice)
+    kept = (run for run in runs if not run.recording.other_label)
     return [run for run in kept if run.recording.label in ASKED and ASKED[run.recording.label].called == QUIET]
 
 

@@ -26,8 +26,8 @@ class Recording:
     series: str
     """Column that is judged."""
     rows: list[Row]
-    twice: bool = False
-    """The other list has it too: it is graded under both labels, but its points are counted there."""
+    other_label: str = ""
+    """In the other list, if that has it too: it is graded under both labels, but its points are counted there."""
 
 
 def recordings(folder: Path) -> Iterator[Recording]:
@@ -37,7 +37,7 @@ def recordings(folder: Path) -> Iterator[Recording]:
     ValueError: the folder has neither.
     """
     outcomes = {row["run_id"]: row for row in _rows(folder / OUTCOMES)}
-    known = {row["path"] for row in outcomes.values() if row.get("path")}
+    labels = {row["path"]: row["outcome"] for row in outcomes.values() if row.get("path")}
     index = list(_rows(folder / INDEX))
     if not index and not outcomes:
         raise ValueError(
@@ -53,7 +53,7 @@ def recordings(folder: Path) -> Iterator[Recording]:
             onset=float(onset) if onset else None,
             series=row.get("series") or "loss",
             rows=list(_rows(folder / row["file"], needed=True)),
-            twice=row.get("path", "") in known,
+            other_label=labels.get(row.get("path", ""), ""),
         )
     for run, rows in groupby(_rows(folder / TABLE, needed=bool(outcomes)), key=lambda row: row["run_id"]):
         if run in outcomes:

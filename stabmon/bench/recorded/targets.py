@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, log
 
 from stabmon.bench.intervals import binomial
-from stabmon.bench.recorded.judging import Judged
+from stabmon.bench.recorded.classes import ASKED, QUIET
+from stabmon.bench.recorded.judging import Call, Judged
 from stabmon.detectors.window import Window
 
 LOST_SHARE, LOST_POINTS, CALLED_POINTS = 0.4, 12, 20
 LEAST_RISE = 0.05
 FIRST_STEP = 200
+GAINED = 0.1
+"""ln: with less of it nothing was gained that could be lost, and rises of a tenth of a percent would count."""
 _NEVER = ("stalled_from_start", "never_learned")
 
 
@@ -33,19 +36,27 @@ class Target:
 
 def targets(runs: Sequence[Judged]) -> list[Target]:
     """Before any adjudication."""
-    return [_not_finite(runs), _lost(runs), _stuck(runs), _plateaus(runs)]
+    return [_not_finite(runs), *_lost(runs), _stuck(runs), *_plateaus(runs)]
 
 
-def losses(values: Sequence[float]) -> list[int]:
-    """The points at which 12 in a row begin that are all above best + 40 % of ln(first / best), best being the lowest
-    median of 12 before them; a rise of 5 % at least. A naive count, independent of the detectors.
-    """
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A level that is lost: 12 points in a row above best + 40 % of ln(first / best), a rise of 5 % at least."""
+
+    point: int
+    """The first of them."""
+    gained: float
+    """ln(first / best), best being the lowest median of 12 before them."""
+
+
+def losses(values: Sequence[float]) -> list[Lost]:
+    """A naive count, independent of the detectors."""
     logs = [log(v) if 0 < v < inf else inf for v in values]
     found, window, best, above = [], Window(LOST_POINTS), inf, 0
     for point, z in enumerate(logs):
         above = above + 1 if z > best + max(LOST_SHARE * (logs[0] - best), LEAST_RISE) else 0
         if above == LOST_POINTS:
-            found.append(point - LOST_POINTS + 1)
+            found.append(Lost(point - LOST_POINTS + 1, logs[0] - best))
         if isfinite(z):
             window.push(z)
         if window.full and not above:
@@ -69,21 +80,40 @@ def _zeros(values: Sequence[float]) -> bool:
     return any(a > 0.01 and b == c == 0 for a, b, c in zip(values, values[1:], values[2:], strict=False))
 
 
-def _lost(runs: Sequence[Judged]) -> Target:
-    events = [(run, point) for run in runs for point in losses(run.losses) if run.steps[point] >= FIRST_STEP]
-    missed = [f"{run.recording.id}@{point}" for run, point in events if not _called(run, point)]
+def _lost(runs: Sequence[Judged]) -> list[Target]:
+    """All of them; those in which something had been gained; and these, if the run may have been called before."""
+    events = [(run, lost) for run in runs for lost in losses(run.losses) if run.steps[lost.point] >= FIRST_STEP]
+    real = [(run, lost) for run, lost in events if lost.gained >= GAINED]
     what = "losses of 40 % of the log-progress over 12 points, after step 200: critical within 20 points"
+    return [
+        _share(what, events, _called),
+        _share("those of them with a tenth or more to lose: critical within 20 points", real, _called),
+        _share("the same: critical within 20 points, or the run was critical before", real, _called_before),
+    ]
+
+
+def _share(what: str, events: Sequence[tuple[Judged, Lost]], called: Callable[[Judged, int], bool]) -> Target:
+    missed = [f"{run.recording.id}@{lost.point}" for run, lost in events if not called(run, lost.point)]
     return Target(what, len(events) - len(missed), len(events), missed)
 
 
 def _called(run: Judged, point: int) -> bool:
     """A critical is open at some point within twenty of its beginning."""
-    calls = (c for c in run.calls if c.severity == "critical" and c.detector != "flat")
-    return any(c.point <= point + CALLED_POINTS and c.until > point for c in calls)
+    return any(c.point <= point + CALLED_POINTS and c.until > point for c in _grave(run))
+
+
+def _called_before(run: Judged, point: int) -> bool:
+    """The same, or one was open earlier."""
+    return any(c.point <= point + CALLED_POINTS for c in _grave(run))
+
+
+def _grave(run: Judged) -> list[Call]:
+    return [c for c in run.calls if c.severity == "critical" and c.detector != "flat"]
 
 
 def _stuck(runs: Sequence[Judged]) -> Target:
-    flat = [run for run in runs if run.recording.label in _NEVER and not run.recording.twice and _starts_high(run)]
+    once = [run for run in runs if run.recording.label in _NEVER and not run.recording.other_label]
+    flat = [run for run in once if _starts_high(run)]
     missed = [
         r.recording.id for r in flat if not any(c.detector == "flat" and c.severity == "critical" for c in r.calls)
     ]
@@ -97,7 +127,14 @@ def _starts_high(run: Judged) -> bool:
     return 6 <= first < 20 and bool(later) and later[0] > 0.55 * first
 
 
-def _plateaus(runs: Sequence[Judged]) -> Target:
+def _plateaus(runs: Sequence[Judged]) -> list[Target]:
+    """All of them; and those that the other list does not call failed."""
     known = [run for run in runs if run.recording.label == "plateau_then_drop"]
-    missed = [run.recording.id for run in known if any(c.severity == "critical" for c in run.calls)]
-    return Target("labelled plateau_then_drop: nothing critical", len(known) - len(missed), len(known), missed)
+    undisputed = [run for run in known if ASKED.get(run.recording.other_label, ASKED["ok"]).called == QUIET]
+    what = "labelled plateau_then_drop: nothing critical"
+    return [_uncritical(what, known), _uncritical("those of them that the other list has not as failed", undisputed)]
+
+
+def _uncritical(what: str, runs: Sequence[Judged]) -> Target:
+    missed = [run.recording.id for run in runs if any(c.severity == "critical" for c in run.calls)]
+    return Target(what, len(runs) - len(missed), len(runs), missed)

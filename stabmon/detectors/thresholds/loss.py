@@ -15,7 +15,8 @@ DIVERGED_PROGRESS = 0.1
 """Under it nothing was learnt that could be lost, so no critical. Live: a GAN's generator loss falls by 1.6 %, and
 rises to x1.9. Chosen."""
 DIVERGED_NOISE = 4.0
-"""Standard deviations of a point; the quartile of 12 points of pure noise is never there."""
+"""Standard deviations of a point, now or when the best level was reached, whichever is less: swings that came with its
+loss must not hide it. The quartile of 12 points of pure noise is never there."""
 DIVERGED_EARLY = 0.69
 """ln 2, before step 200. Recorded: batch-norm starts rise by up to .45, runs that diverge there by 1.2 and more."""
 
@@ -63,6 +64,10 @@ FLAT_FIRST = (6.0, 20.0)
 """Nats. Recorded: below are losses with a base rate far under their start, above are CTC losses in their first fall."""
 FLAT_LEVEL = 0.55
 """Of the first loss. Recorded: stuck language and image models sit at .6 to 1.05 of it."""
+FLAT_GUESS = 13.0
+"""Nats: ln of 442,000. The largest vocabularies in use have 262,000 entries (12.5), so a run that begins above it has
+been thrown there, and learns once the learning rate is cut. Recorded, in sample: two runs that sit at 18.7 nats and
+fall to 8.4 within a point of the cut; stuck ones begin at 6.9 to 11.5."""
 FLAT_EXPONENT = 0.02
 """beta = -d ln L / d ln t, two standard errors under this. Scaling laws have .05 and more."""
 FLAT_SLOWEST = 0.002
