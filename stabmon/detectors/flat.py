@@ -31,10 +31,11 @@ class Exponent:
 
 
 class Flat:
-    """Critical where the loss starts at 6 to 20 nats (from 13 on a warning), is still above 55 % of that after 20 points
-    and 1,000 steps, and does not fall that one could tell; info where any loss falls as step^-.02 or slower over 100 points
-    and 1,000 steps, and once it falls again. Where the unigram loss is known, any loss that is no better is a warning at least; a lower
-    one, weights that had learnt before, and targets that do not depend on each other are an info at most.
+    """Critical where the loss starts at 6 to 20 nats (from 13 on a warning), is still above 55 % of that after 20
+    points and 1,000 steps, and does not fall that one could tell; info where any loss falls as step^-.02 or slower over
+    100 points and 1,000 steps, and once it falls again. Where the unigram loss is known, any loss that is no better is
+    a warning at least; a lower one, weights that had learnt before, and targets that do not depend on each other are an
+    info at most.
 
     Score: 1 or 0. Looks again when the run is 10 % longer.
     """
