@@ -122,8 +122,10 @@ class ContextStall:
             self._sank = self._step
         self._rising.see(slope > thresholds.RISING, self._step)
         self._flat.see(abs(slope) < thresholds.FLAT, self._step)
-        self._low.see(slope <= thresholds.FALLING and share.below(thresholds.LOW), self._step)
-        self._lost.see(slope <= 0 and share.below(thresholds.LOST), self._step)
+        soon = self._sank_soon(self._since)
+        lost = thresholds.LOST if soon else thresholds.SLOW_LOST
+        self._low.see(soon and slope <= thresholds.FALLING and share.below(thresholds.LOW), self._step)
+        self._lost.see(slope <= 0 and share.below(lost), self._step)
         self._fallen.see(self._task.fell_back, self._step)
         self._verdict = self._decide(self._since)
 
@@ -151,5 +153,7 @@ class ContextStall:
 
     def _is_deep(self, since: int) -> bool:
         """Whether it sank soon, or deeper than any plateau that ends."""
-        soon = self._sank is not None and self._sank - since <= thresholds.SOON_STEPS
-        return soon or self._share.below(thresholds.LOST)
+        return self._sank_soon(since) or self._share.below(thresholds.SLOW_LOST)
+
+    def _sank_soon(self, since: int) -> bool:
+        return self._sank is not None and self._sank - since <= thresholds.SOON_STEPS

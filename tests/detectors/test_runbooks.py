@@ -63,10 +63,11 @@ PHRASES: dict[str, list[str]] = {
         f"`context_share` < {told(stall.COLLAPSED)} for {stall.PLATEAU_STEPS} steps without rising",
         f"`context_share` < {told(stall.SUNK)} within {stall.SOON_STEPS} steps of its fall under "
         f"{told(stall.COLLAPSED)}",
-        f"or < {told(stall.LOST)}; or {stall.PATIENT_STEPS} steps on a plateau",
+        f"or < {told(stall.SLOW_LOST)}; or {stall.PATIENT_STEPS} steps on a plateau",
         f"worth more than {told(stall.LEARNABLE)} nats",
         f"within {told(stall.FLAT)} a step of 0 for {stall.FLAT_STEPS} steps",
         f"< {told(stall.LOST)} for {stall.LOST_STEPS} steps",
+        f"it sank slowly and is < {told(stall.SLOW_LOST)} for {stall.LOST_STEPS}",
         f"< {told(stall.LOW)} and falling by {told(-stall.FALLING)} a step for {stall.LOW_STEPS}",
         f"rises by more than {told(stall.RISING)} per step for {stall.RISING_STEPS} steps",
     ],

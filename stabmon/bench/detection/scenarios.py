@@ -111,7 +111,7 @@ DELAYED = _many(
         _of("text-warm", _POST, "text", 2e-3, warmup=100, steps=400),
         _of("text-fused", Shape("post", fused=True), "text", 1e-3),
         _of("markov", _POST, "markov", 1e-3),
-        _of("markov-12", Shape("post", layers=12, width=48), "markov", 5e-4, steps=600),
+        _of("markov-12", Shape("post", layers=12, width=48), "markov", 5e-4, steps=900),
         _of("markov-radam", _POST, "markov", 1e-3, optimizer="radam"),
         _of("markov-warm", _POST, "markov", 2e-3, warmup=150),
         _of("masked", _POST, "masked", 5e-4, steps=600),
