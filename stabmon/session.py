@@ -19,7 +19,7 @@ from stabmon import __version__
 from stabmon.detectors import Detector
 from stabmon.outputs import Outputs
 from stabmon.pipeline import build
-from stabmon.records import DROPPED_ROWS, EVALUATION, RESUME, Event, Run, RunState, Snapshot
+from stabmon.records import DROPPED_ROWS, EVALUATION, NOT_SEEN, RESUME, Event, Run, RunState, Snapshot
 from stabmon.runlog import RunLogWriter, path_of, read
 from stabmon.runlog.naming import name_of
 from stabmon.server.thread import Server, serve
@@ -82,6 +82,7 @@ class Session:
         self._dropped = 0
         self._evaluation = float("nan")
         self._instruments.arm(self._schedule.due(self.step + 1))
+        self._instruments.notices.said = self._say_early
 
     def _open(self, subject: Subject) -> None:
         """Everything outside the model; the port first, since nothing is left behind when it is taken."""
@@ -109,6 +110,8 @@ class Session:
         self.pipeline = build(run, subject.detectors, sinks)
         self._events = self._recall(path, [sink for sink in sinks if isinstance(sink, Hushed)]) if resumed else []
         metrics.recall(self.pipeline.alerts)
+        if self._run_log:
+            self._run_log.keep_up()
         if self.server and settings.log:
             self.server.announce(folder, name)
         if subject.start_step and not resumed:
@@ -171,6 +174,13 @@ class Session:
         if self._run_log and self.step % KEEP_EVERY == 0:
             self._keep(self._run_log)
         self._instruments.arm(self._schedule.due(self.step + 1))
+
+    def _say_early(self) -> None:
+        """What is noticed while no step comes is no row's, and yet has to be seen."""
+        if self._run_log and not self.closed:
+            now = time.time()
+            events = [Event(self.step, now, NOT_SEEN, detail) for detail in self._instruments.notices.take()]
+            self.pipeline.have(self._run_log, self.step, partial(self._run_log.note, events))
 
     def evaluated(self, loss: float) -> None:
         """An evaluation has ended; its loss goes with the next step's values."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -18,7 +20,7 @@ from stabmon.catalog import Array
 from stabmon.records import PART_FAILED, Alert, Event, Layout, Run, RunState, Snapshot
 from stabmon.runlog.encoding import LATER, SCHEMA, dump, dump_layout, load, to_blob
 
-_COMMIT_SECONDS = 1.0
+_COMMIT_SECONDS = _KEEP_UP_SECONDS = 1.0
 _PATIENCE_SECONDS = 5.0
 """Before the first step and after the last one."""
 _BUSY_SECONDS = 0.05
@@ -33,8 +35,8 @@ class RunLogWriter:
     """A sink. Commits every second, and at once on an alert or a failed part: those must outlive a crash.
 
     What is to be written waits in memory and goes into the file in one short transaction, so that others may write
-    marks between. `resume_at`: the step that the run goes on from; then the file must be there, with the same run in
-    it. Raises where the file cannot be made: FileExistsError (never overwrites), else an OSError naming the folder.
+    marks between; only whole rows go, since whoever follows the file reads each once. `resume_at`: the step that the
+    run goes on from; then the file must be there, with the same run in it. Raises where the file cannot be made: FileExistsError (never overwrites), else an OSError naming the folder.
     """
 
     name = "run_log"
@@ -44,7 +46,14 @@ class RunLogWriter:
     ) -> None:
         self.path = path
         self._clock = clock
-        self._pending: list[tuple[str, tuple[Any, ...]]] = []
+        self._pending: deque[tuple[str, tuple[Any, ...]]] = deque()
+        self._added = self._whole = self._written = 0
+        """Statements so far: all, those of whole rows, and those that are in the file."""
+        self._lock = threading.Lock()
+        """Of the connection."""
+        self._over = threading.Event()
+        self._error: Exception | None = None
+        """What ended `keep_up`."""
         self._layout: Layout | None = None
         self._segment = 0
         self._row = 0
@@ -75,19 +84,27 @@ class RunLogWriter:
         self._write("INSERT INTO scores VALUES (?, ?)", self._row + 1, to_blob(scores))
 
     def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
+        if self._error is not None:
+            raise self._error
         self._row += 1
         self._write_values(snapshot)
-        self.note(events)
+        self._write_events(events)
         for alert in alerts:
             self._write("INSERT INTO alerts VALUES (?, ?)", self._row, dump(alert))
-        urgent = bool(alerts) or any(e.kind == PART_FAILED for e in events)
-        if urgent or self._clock() - self._committed >= _COMMIT_SECONDS:
+        self._whole = self._added
+        if alerts or any(e.kind == PART_FAILED for e in events):
+            self._commit(_BUSY_SECONDS)
+        elif self._clock() - self._committed >= _COMMIT_SECONDS:
             self._commit()
 
     def note(self, events: Sequence[Event]) -> None:
         """Events after the last row, such as the evaluation that ends a run: they go with it."""
-        for event in events:
-            self._write("INSERT INTO events VALUES (?, ?)", self._row, dump(event))
+        self._write_events(events)
+        self._whole = self._added
+
+    def keep_up(self) -> None:
+        """From here on rows do not wait for the next step to be in the file, but for a second or so."""
+        threading.Thread(target=self._keep_up, name="stabmon-run-log", daemon=True).start()
 
     def keep(self, name: str, step: int, data: bytes) -> None:
         """Store what a resume needs besides the rows; of each name the newest two are kept."""
@@ -97,9 +114,11 @@ class RunLogWriter:
 
     def close(self, state: RunState) -> None:
         """Stores the final state and leaves one plain file, without side files."""
-        with closing(self._db) as db:
+        self._over.set()
+        with self._lock, closing(self._db) as db:
             db.execute(f"PRAGMA busy_timeout = {1000 * _PATIENCE_SECONDS:.0f}")
             self._write("UPDATE run SET state = ?", state)
+            self._whole = self._added
             self._flush()
             with suppress(sqlite3.OperationalError):  # a reader holds it open: then it stays in WAL mode
                 db.execute("PRAGMA journal_mode = DELETE")
@@ -127,32 +146,54 @@ class RunLogWriter:
         if not np.isnan(vector).all():
             self._write("INSERT INTO vectors VALUES (?, ?)", self._row, to_blob(vector))
 
+    def _write_events(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self._write("INSERT INTO events VALUES (?, ?)", self._row, dump(event))
+
     def _write(self, statement: str, *values: object) -> None:
         """With the next commit."""
         self._pending.append((statement, values))
+        self._added += 1
 
-    def _commit(self) -> None:
-        self._committed = self._clock()
+    def _keep_up(self) -> None:
         try:
+            while not self._over.wait(_KEEP_UP_SECONDS):
+                if self._whole > self._written:
+                    self._commit(_PATIENCE_SECONDS)
+        except Exception as error:  # told by the next row, as if it had happened there
+            self._error = error
+
+    def _commit(self, patience: float = 0.0) -> None:
+        """Not where another thread is about it, and stays so for longer than `patience`."""
+        if not self._lock.acquire(timeout=patience):
+            return
+        try:
+            if self._over.is_set():
+                return
+            self._committed = self._clock()
             self._flush()
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                 raise
+        finally:
+            self._lock.release()
         if not self.path.exists():  # SQLite goes on writing into a file that has no name any more
             raise FileNotFoundError(f"run log {self.path} was deleted or moved while it was written")
 
     def _flush(self) -> None:
-        """All that waits, or nothing."""
+        """All whole rows that wait, or nothing. Others may come meanwhile."""
+        batch = [self._pending.popleft() for _ in range(self._whole - self._written)]
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            for statement, values in self._pending:
+            for statement, values in batch:
                 self._db.execute(statement, values)
             self._db.execute("COMMIT")
         except sqlite3.Error:
+            self._pending.extendleft(reversed(batch))
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
-        self._pending.clear()
+        self._written += len(batch)
 
 
 def _create(path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import weakref
 from collections.abc import Mapping, Sequence
@@ -20,11 +19,8 @@ from stabmon.taps import Due
 from stabmon.taps.forward import in_backward
 from stabmon.taps.groups import Groups
 from stabmon.taps.hooks import Hook, spent
-
-UNSTEPPED = 50
-"""Steps with gradients and without a step of the optimizer after which it is said: a loss scaler skips fewer."""
-
-_log = logging.getLogger("stabmon")
+from stabmon.taps.notices import Notices
+from stabmon.taps.rhythm import Rhythm
 
 
 def _calling_scaler() -> grad_scaler.GradScaler | None:
@@ -51,7 +47,9 @@ class Gradients:
 
     name = "gradients"
 
-    def __init__(self, groups: Groups, optimizers: Sequence[Optimizer], late: bool = False) -> None:
+    def __init__(
+        self, groups: Groups, optimizers: Sequence[Optimizer], late: bool = False, notices: Notices | None = None
+    ) -> None:
         """`late`: read before the optimizer steps instead, since a pipeline scales the gradients after all backward
         passes."""
         self._groups = groups
@@ -67,7 +65,7 @@ class Gradients:
         """That of the last backward pass, once a GradScaler is known."""
         self.unsummed = torch.zeros(sum(n for _, n in groups.unsummed), device=groups.device)
         """float32[element]: x|x| of what the ranks have yet to add up, of the step that was read."""
-        self._unstepped = 0
+        self._rhythm = Rhythm(notices or Notices(), len(optimizers))
         self._error: Exception | None = None
         self._queued = False
         hook = Hook(self._accumulated, self._fail)
@@ -88,7 +86,7 @@ class Gradients:
     def read(self) -> Tensor:
         if self._error is not None:
             raise self._error
-        self._watch_steps()
+        self._rhythm.called(bool(self._latest), self._scaler is not None or self._scale is not None)
         found = [self._taken[k] if k in self._taken else self._unscaled(squares) for k, squares in self._latest.items()]
         if not found:
             return torch.full((len(self._groups.sites) + 1,), torch.nan, device=self._groups.device)
@@ -119,6 +117,7 @@ class Gradients:
 
     def _ended(self) -> None:
         self._queued = False
+        self._rhythm.backward()
         try:
             with torch.no_grad(), spent:
                 self._latest = {k: self._measure(k) for k in self._shares}
@@ -134,6 +133,7 @@ class Gradients:
     def _after_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if _closure(args, kwargs):
             self._take(optimizer)
+        self._rhythm.stepped(id(optimizer))
 
     @torch.no_grad()
     def _take(self, optimizer: Optimizer) -> None:
@@ -162,15 +162,6 @@ class Gradients:
         return self._groups.of_gradients(
             [p.grad if mine else None for p, mine in zip(self._groups.parameters, held, strict=True)]
         )
-
-    def _watch_steps(self) -> None:
-        self._unstepped = self._unstepped + 1 if self._latest and not self._taken else 0
-        if self._unstepped == UNSTEPPED:
-            _log.warning(
-                "stabmon: for %d steps there were gradients, but the optimizer that Monitor was given took no step, so "
-                "updates are not read. If the loop has replaced it, close this Monitor and make one with the new one",
-                UNSTEPPED,
-            )
 
 
 def _shares(groups: Groups, optimizers: Sequence[Optimizer]) -> dict[int, list[bool]]:

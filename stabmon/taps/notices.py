@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 _log = logging.getLogger("stabmon")
@@ -23,12 +23,16 @@ class Notices:
     """Kept until somebody takes them."""
 
     def __init__(self) -> None:
+        self.said: Callable[[], None] = lambda: None
+        """Called when there is one that no row will take along."""
         self._new: list[Notice] = []
 
-    def say(self, notice: Notice, level: int = logging.WARNING) -> None:
-        """In the log at once."""
+    def say(self, notice: Notice, level: int = logging.WARNING, alone: bool = False) -> None:
+        """In the log at once; `alone`: steps do not come."""
         _log.log(level, "stabmon: %s", notice.message)
         self._new.append(notice)
+        if alone:
+            self.said()
 
     def take(self) -> list[Mapping[str, str]]:
         """Those that are new, as an event tells them."""

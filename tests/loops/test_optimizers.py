@@ -17,7 +17,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from stabmon.records import Snapshot
-from stabmon.taps.gradients import UNSTEPPED
+from stabmon.taps.rhythm import UNSTEPPED
 from tests.loops.decoder import Decoder, batches, loss_of
 from tests.loops.recipe import STEPS, Recipe, adamw
 from tests.loops.witness import EXACT, Attach, Watched, assert_read_right, both, by_site, hold, summed

@@ -11,7 +11,7 @@ from stabmon.records import Alert, Severity
 from stabmon.runlog import RunLogWriter, read
 from stabmon.runlog.marks import Mark, add_mark, marks_of
 from stabmon.sinks.console import Console
-from stabmon.sinks.hush import Hush, hushed
+from stabmon.sinks.hush import Hush, Hushed, hushed
 from tests.snapshots import RUN, Recorder, alert, snapshot
 
 
@@ -32,6 +32,10 @@ class Heard:
     ) -> None:
         self._log, self._caplog = log, caplog
         self._console = hushed(Console(), Hush(log.path, clock))
+
+    def recall(self, newest: int) -> None:
+        assert isinstance(self._console, Hushed)
+        self._console.recall(read(self._log.path).alerts, snapshot(newest, 1.0))
 
     def at(self, step: int, *alerts: Alert) -> list[str]:
         self._caplog.clear()
@@ -110,6 +114,57 @@ def test_who_holds_the_run_log_neither_ends_a_mute_nor_holds_up_the_training(log
             marks_of(log.path, 0)
         assert hush.muted(12) == {"stall": 50}
         assert time.monotonic() - begin < 3  # SQLite's own patience is 5 s for each
+
+
+def resumed(log: RunLogWriter, caplog: pytest.LogCaptureFixture, newest: int) -> Heard:
+    """Another process goes on with the run log, after that step."""
+    log.close("stopped")
+    heard = Heard(RunLogWriter(log.path, RUN, resume_at=newest), caplog)
+    heard.recall(newest)
+    return heard
+
+
+def test_what_was_withheld_before_a_restart_is_told_when_the_mute_ends(
+    heard: Heard, log: RunLogWriter, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard.at(4)
+    mute(log, until=20)
+    assert heard.at(10, alert(10, "critical")) == []
+    again = resumed(log, caplog, 10)
+    assert again.at(20) == []
+    assert again.at(21) == ["r1 is not learning. Restart"]
+    assert again.at(22) == []
+
+
+def test_what_was_told_before_a_restart_is_not_told_again(
+    heard: Heard, log: RunLogWriter, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert len(heard.at(4, alert(4))) == 1  # before it was muted
+    mute(log, until=20, step=5)
+    heard.at(5)
+    again = resumed(log, caplog, 5)
+    assert again.at(21) == []
+
+
+def test_a_mute_whose_end_was_lived_through_is_over_after_a_restart(
+    heard: Heard, log: RunLogWriter, caplog: pytest.LogCaptureFixture
+) -> None:
+    mute(log, until=12)
+    assert heard.at(10, alert(10, "critical")) == []
+    assert len(heard.at(13)) == 1
+    assert resumed(log, caplog, 13).at(14) == []
+
+
+def test_a_mute_that_was_taken_back_while_nothing_ran_is_over_at_once(
+    heard: Heard, log: RunLogWriter, caplog: pytest.LogCaptureFixture
+) -> None:
+    mute(log, until=1000)
+    assert heard.at(10, alert(10, "critical")) == []
+    log.close("stopped")
+    add_mark(log.path, Mark("stall:4", "none", 10, 1.0))
+    again = Heard(RunLogWriter(log.path, RUN, resume_at=10), caplog)
+    again.recall(10)
+    assert len(again.at(11)) == 1
 
 
 def test_other_detectors_are_told_of_and_so_is_the_end_of_what_was_told(heard: Heard, log: RunLogWriter) -> None:

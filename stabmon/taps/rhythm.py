@@ -1,0 +1,96 @@
+"""Whether `monitor.step` comes once after each step of the optimizer. Where it does not, that is said once."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+from stabmon.taps.notices import Notice, Notices
+
+UNSTEPPED = 50
+"""Calls in a row after which it is said: a loss scaler leaves out fewer steps."""
+_SPARSE = 10
+"""Of so many calls without a step of the optimizer among those, not all of them."""
+_MEND = "Call monitor.step(loss) once, right after optimizer.step()."
+_NEVER = Notice(
+    message=f"the optimizer has taken {UNSTEPPED} steps, and monitor.step was never called, so nothing is recorded. "
+    "Call monitor.step(loss) once after each optimizer step",
+    what="the steps",
+    why=f"The optimizer has taken {UNSTEPPED} steps, and monitor.step was never called.",
+    todo=_MEND,
+)
+_UNSTEPPED = Notice(
+    message=f"for {UNSTEPPED} steps there were gradients, but the optimizer that Monitor was given took no step, so "
+    "updates are not read. If the loop has replaced it, close this Monitor and make one with the new one",
+    what="updates",
+    why=f"For {UNSTEPPED} steps there were gradients, but the optimizer that Monitor was given took no step.",
+    todo="If the loop has replaced it, close this Monitor and make one with the new one.",
+)
+_EARLY = Notice(
+    message="monitor.step is called between the backward pass and optimizer.step, so a step's loss stands beside the "
+    "update of the step before. Call it right after optimizer.step",
+    what="updates of the step that the loss is of",
+    why="monitor.step is called between the backward pass and optimizer.step.",
+    todo=_MEND,
+)
+_SEVERAL = Notice(
+    message="the optimizer takes several steps for one call of monitor.step, so most of them are not seen. Call it "
+    "after each optimizer step",
+    what="most steps of the optimizer",
+    why="It takes several for one call of monitor.step.",
+    todo=_MEND,
+)
+_SPARSELY = Notice(
+    message="monitor.step is called without a step of the optimizer in between, as after each micro-batch, so step "
+    "numbers and losses are not those of optimizer steps. Call it after each optimizer step alone",
+    what="which calls of monitor.step are optimizer steps",
+    why="monitor.step is also called where the optimizer took no step, as after each micro-batch.",
+    todo=_MEND,
+)
+
+
+class Rhythm:
+    """`optimizers`: how many there are."""
+
+    def __init__(self, notices: Notices, optimizers: int) -> None:
+        self._notices = notices
+        self._optimizers = optimizers
+        self._called = False
+        self._steps: Counter[int] = Counter()
+        """Of each optimizer since the last call."""
+        self._after = False
+        """Whether a backward pass ended after the last of those."""
+        self._unstepped: deque[bool] = deque(maxlen=UNSTEPPED)
+        self._early = self._several = 0
+        self._told: list[Notice] = []
+
+    def backward(self) -> None:
+        self._after = bool(self._steps)
+
+    def stepped(self, optimizer: int) -> None:
+        self._steps[optimizer] += 1
+        self._after = False
+        if not self._called and self._steps[optimizer] == UNSTEPPED:
+            self._notices.say(_NEVER, alone=True)
+
+    def called(self, gradients: bool, scaled: bool) -> None:
+        """`monitor.step` was; gradients: whether there were any since the last call; scaled: whether a loss scaler may
+        leave steps out."""
+        steps, self._steps = self._steps, Counter()
+        self._early = self._early + 1 if self._after else 0
+        self._several = self._several + 1 if len(steps) == self._optimizers and min(steps.values()) > 1 else 0
+        self._called, self._after = True, False
+        self._unstepped.append(gradients and not steps)
+        without = sum(self._unstepped)
+        if without == UNSTEPPED:
+            self._tell(_UNSTEPPED)
+        elif self._early == UNSTEPPED:
+            self._tell(_EARLY)
+        elif self._several == UNSTEPPED:
+            self._tell(_SEVERAL)
+        elif without >= _SPARSE and not self._unstepped[-1] and len(self._unstepped) == UNSTEPPED and not scaled:
+            self._tell(_SPARSELY)
+
+    def _tell(self, notice: Notice) -> None:
+        if notice not in self._told:
+            self._told.append(notice)
+            self._notices.say(notice)
