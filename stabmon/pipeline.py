@@ -55,7 +55,6 @@ class KeepsScores(Protocol):
 
 
 _Part = TypeVar("_Part", Judge, Sink)
-_Result = TypeVar("_Result")
 
 
 class Pipeline:
@@ -66,6 +65,7 @@ class Pipeline:
         self.alerts: list[Alert] = []
         """All so far, in order."""
         self._alarms = list(alarms)
+        self._notices = {id(alarm): alarm.notice for alarm in alarms if isinstance(alarm, Informed)}
         self._sinks = list(sinks)
         self._open = tuple(sinks)
         self._incidents = Incidents()
@@ -87,13 +87,13 @@ class Pipeline:
         self._tell_scores(snapshot.step)
         for sink in tuple(self._sinks):
             at = snapshot.step, snapshot.time
-            self._guard(self._sinks, sink, at, partial(sink.emit, snapshot, alerts, told))
+            self._guard(sink, at, partial(sink.emit, snapshot, alerts, told))
         return alerts
 
     def have(self, sink: Sink, step: int, do: Callable[[], None]) -> None:
         """A sink's work beside `emit`: guarded like it, and not done where the sink was dropped."""
         if sink in self._sinks:
-            self._guard(self._sinks, sink, (step, time.time()), do)
+            self._guard(sink, (step, time.time()), do)
 
     def recall(self, feeds: Iterable[tuple[Snapshot, Sequence[Event]]], alerts: Sequence[Alert]) -> Snapshot | None:
         """Show the detectors what was recorded before a resume, whose alerts are known; no sink hears of it again. The
@@ -118,13 +118,16 @@ class Pipeline:
     def _judged(self, snapshot: Snapshot, events: Sequence[Event]) -> list[Alert]:
         """What people hear of what the alarms say."""
         found: list[Alert] = []
-        at = snapshot.step, snapshot.time
-        for alarm in tuple(self._alarms):
-            alerts = self._guard(self._alarms, alarm, at, partial(_shown, alarm, snapshot, events))
-            if alerts is None:
-                self._incidents.forget(alarm.name)
-            else:
-                found += alerts
+        with np.errstate(all="ignore"):  # a run that breaks holds anything; numpy's warnings are not for its log
+            for alarm in tuple(self._alarms):
+                try:
+                    if events and (notice := self._notices.get(id(alarm))):
+                        for event in events:
+                            notice(event)
+                    found += alarm.judge(snapshot)
+                except Exception as error:  # a broken part must stop neither the others nor training
+                    self._drop(self._alarms, alarm, (snapshot.step, snapshot.time), error)
+                    self._incidents.forget(alarm.name)
         return self._incidents.sift(found, snapshot)
 
     def _tell_scores(self, step: int) -> None:
@@ -135,25 +138,17 @@ class Pipeline:
         for sink in self._keepers:
             self.have(sink, step, partial(sink.scored, scores))
 
-    def _guard(
-        self, parts: list[_Part], part: _Part, at: tuple[int, float], call: Callable[[], _Result]
-    ) -> _Result | None:
+    def _guard(self, sink: Sink, at: tuple[int, float], call: Callable[[], None]) -> None:
         try:
-            return call()
-        except Exception as error:  # a broken part must stop neither the others nor training
-            _logger.exception("%s failed at step %d and is dropped; training goes on", part.name, at[0])
-            parts.remove(part)
-            detail = {"part": part.name, "error": type(error).__name__}
-            self._failed.append(Event(*at, PART_FAILED, detail))
-            return None
+            call()
+        except Exception as error:  # nor must a broken sink
+            self._drop(self._sinks, sink, at, error)
 
-
-def _shown(alarm: Judge, snapshot: Snapshot, events: Sequence[Event]) -> list[Alert]:
-    """Its alerts; of the events it hears before."""
-    if events and isinstance(alarm, Informed):
-        for event in events:
-            alarm.notice(event)
-    return alarm.judge(snapshot)
+    def _drop(self, parts: list[_Part], part: _Part, at: tuple[int, float], error: Exception) -> None:
+        """While its error is handled."""
+        _logger.exception("%s failed at step %d and is dropped; training goes on", part.name, at[0])
+        parts.remove(part)
+        self._failed.append(Event(*at, PART_FAILED, {"part": part.name, "error": type(error).__name__}))
 
 
 def build(run: Run, detectors: Sequence[Detector], sinks: Sequence[Sink]) -> Pipeline:

@@ -164,7 +164,7 @@ class Snapshot:
     def scalar(self, statistic: str) -> float:
         """The whole-model value; NaN if it was not read or the layout lacks it."""
         if (slot := self.layout.first_slots.get(statistic)) is not None:  # a third of the way below; asked all the time
-            return float(self.values[slot])
+            return self.values.item(slot)
         values = self[statistic]
         return float(values[0]) if values.size else float("nan")
 

@@ -36,6 +36,7 @@ class Alarm:
         self.open: Alert | None = None
         self.highest = float("nan")
         """Score of the step that was judged last, wherever it is highest; NaN where its statistic is not taken."""
+        self._hears = detector if isinstance(detector, Informed) else None
         self._above = 0
         self._below = 0
         self._eased = 0
@@ -54,17 +55,15 @@ class Alarm:
 
     def notice(self, event: Event) -> None:
         """For a detector that wants to know."""
-        if isinstance(self.detector, Informed):
-            self.detector.notice(event)
+        if self._hears is not None:
+            self._hears.notice(event)
 
     def judge(self, snapshot: Snapshot) -> list[Alert]:
-        """The alerts of this step: raised, changed in severity, or cleared; mostly none."""
-        with np.errstate(all="ignore"):  # a run that breaks holds anything; numpy's warnings are not for its log
-            return self._judge(snapshot)
-
-    def _judge(self, snapshot: Snapshot) -> list[Alert]:
+        """The alerts of this step: raised, changed in severity, or cleared; mostly none. Numpy's warnings, of a run
+        that breaks, are the caller's to ignore: once for all alarms.
+        """
         scores = self.detector.score(snapshot)
-        self.highest = float(scores[scores.argmax()]) if scores.size else float("nan")
+        self.highest = scores.item(scores.argmax()) if scores.size else float("nan")
         if self.open is None and not self._above and not self.highest >= 1:
             return []  # nearly every step
         if np.isnan(snapshot[self.detector.needs[0]]).all():

@@ -32,7 +32,10 @@ class LogitDrift:
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]."""
-        square = snapshot.scalar("log_z_msq")
+        squares = snapshot["log_z_msq"]
+        if not squares.size:
+            return squares  # nearly every run: level light
+        square = float(squares[0])
         if isfinite(square) and snapshot.step > 0:
             rest = [value if isfinite(value := snapshot.scalar(name)) else nan for name in self.needs[1:]]
             self._trail.add(log(snapshot.step), np.array([sqrt(max(square, 0.0)), *rest]))
@@ -40,7 +43,7 @@ class LogitDrift:
             self._score = self._judge() if snapshot.step >= thresholds.FIRST_STEP else 0.0
             if self._score >= 1 > before:
                 self._since = round(exp(self._trail.places[0]))
-        return np.full(len(snapshot["log_z_msq"]), self._score, np.float32)
+        return np.full(squares.size, self._score, np.float32)
 
     def _judge(self) -> float:
         places, levels = self._trail.places, self._trail.values[:, 0]

@@ -70,16 +70,20 @@ class Precision:
         self._lost = _Lasting(thresholds.LOST, thresholds.LOST_READINGS)
         self._moved = float("nan")
         self._branch = float("nan")
+        self._scores: Array = np.zeros(0, np.float32)
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[norm]: it judges the whole model."""
         lengths = snapshot["norm_input_msq"]
-        if not np.isnan(lengths).all():
+        read = not np.isnan(lengths).all()
+        if read:
             self._read_range(snapshot)
             self._read_branches(snapshot)
             self._read_updates(snapshot)
-        worst = max(self._overflow.score, self._swamped.score, self._lost.score)
-        return np.full(len(lengths), worst, np.float32)
+        if read or len(lengths) != len(self._scores):
+            worst = max(self._overflow.score, self._swamped.score, self._lost.score)
+            self._scores = np.full(len(lengths), worst, np.float32)
+        return self._scores
 
     def _read_range(self, snapshot: Snapshot) -> None:
         if self._headroom.read(snapshot) and self._headroom.site is not None:

@@ -40,6 +40,7 @@ def make_series(statistics: Mapping[str, ArrayLike], first: int = 1, every: int 
     return [Snapshot(first + every * i, 1e9 + i, row, layout) for i, row in enumerate(rows)]
 
 
+@np.errstate(all="ignore")  # as in the pipeline
 def alerts_of(detector: Detector, snapshots: Sequence[Snapshot], **alarm: int) -> list[Alert]:
     judge = Alarm(detector, "run", **alarm).judge
     return [alert for snapshot in snapshots for alert in judge(snapshot)]
