@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich import box
 from rich.table import Table
 
 from stabmon.cli.edge import AsJson, for_users
-from stabmon.cli.replay import Files, Html, Loss, Step, write_report
-from stabmon.cli.verdicts import SCHEMA, UNREADABLE, as_object, console, number
+from stabmon.cli.options import Files, Html, Loss, Step
+from stabmon.cli.pages import check_out, check_readable_again, write
+from stabmon.cli.runs import STANDARD_INPUT, runs_of
+from stabmon.cli.verdicts import SCHEMA, UNREADABLE, as_object, console, number, printed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from stabmon.compare import Difference, Parting
+    from stabmon.compare import Difference
     from stabmon.replays import Incident
 
 _SHOWN = 12
@@ -35,18 +37,33 @@ def compare(
     """
     with for_users(UNREADABLE):
         from stabmon.compare import compare as compared
-        from stabmon.readers import found
 
-        paths = found(files or [])
-        if len(paths) < 2:
-            raise ValueError(f"compare needs two runs or more, here are {len(paths)}; give their files")
+        paths = _several(files or [])
+        if html:
+            check_readable_again(paths)
+            check_out(html, paths)
         differences = compared(paths, loss=loss, step=step)
-        write_report(html, paths, loss, step)
     screen = console(stderr=as_json)
     for difference in differences:
         _show(difference, screen)
     if as_json:
-        typer.echo(json.dumps({"version": SCHEMA, "differences": [_object(each) for each in differences]}))
+        printed(json.dumps({"version": SCHEMA, "differences": [_object(each) for each in differences]}))
+    if html:
+        with for_users(UNREADABLE):
+            from stabmon.report import report
+
+            write(html, report(paths, loss=loss, step=step))
+
+
+def _several(files: Sequence[str]) -> list[Path]:
+    paths = runs_of(files)
+    if len(paths) > 1:
+        if STANDARD_INPUT in paths:
+            raise ValueError("compare reads files, not standard input; write it to one first")
+        return paths
+    twice = f"{paths[0]} was given {len(files)} times" if paths and len(files) > 1 else ""
+    here = twice or (f"here is one, {paths[0]}" if paths else "none is named")
+    raise ValueError(f"compare needs two runs or more, {here}; give their files or names, or a folder that has both")
 
 
 def _show(found: Difference, screen: Console) -> None:
@@ -55,7 +72,7 @@ def _show(found: Difference, screen: Console) -> None:
         a, b = found.a.file, found.b.file
     screen.print(f"A: {a} ({found.a.format}), {found.a.severity or 'nothing wrong'}", soft_wrap=True)
     screen.print(f"B: {b} ({found.b.format}), {found.b.severity or 'nothing wrong'}", soft_wrap=True)
-    screen.print(_losses(found.losses), soft_wrap=True)
+    screen.print(_losses(found), soft_wrap=True)
     _table(screen, ("setting", "A", "B"), ((each.name, _cell(each.a), _cell(each.b)) for each in found.settings))
     _table(screen, ("alert", "A", "B"), ((each.detector, _told(each.a), _told(each.b)) for each in found.alerts))
     rows = (
@@ -83,13 +100,18 @@ def _table(screen: Console, headings: tuple[str, ...], rows: Iterable[tuple[str,
         screen.print()
 
 
-def _losses(found: Parting | None) -> str:
+def _losses(both: Difference) -> str:
+    found = both.losses
     if found is None:
-        return "The runs have no step with a loss in common."
+        steps = " and ".join(f"{run.first_step:,} to {run.last_step:,}" for run in (both.a, both.b))
+        return f"The runs have no step with a loss in common: their steps are {steps}. What needs none is compared."
     if found.differ_at is None:
         return f"The losses are the same number at all {found.common:,} common steps."
     ends = f"At the end (step {found.last_step:,}) A is at {found.last[0]:.4g}, B at {found.last[1]:.4g}."
-    same = f"The losses are the same until step {found.differ_at:,}" if found.differ_at != found.first_step else ""
+    if found.between:
+        ends += " They were logged at other steps: B's loss is read between its own, at A's."
+    apart = found.between or found.differ_at == found.first_step
+    same = "" if apart else f"The losses are the same until step {found.differ_at:,}"
     if found.part_at is None:
         return f"{same or 'The losses differ'}, by no more than noise. {ends}"
     return f"{same + ', and part' if same else 'The losses part'} beyond noise at step {found.part_at:,}. {ends}"

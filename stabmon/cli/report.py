@@ -8,13 +8,22 @@ from typing import Annotated
 import typer
 
 from stabmon.cli.edge import for_users
-from stabmon.cli.replay import Loss, Step, check_out
-from stabmon.cli.verdicts import UNREADABLE
+from stabmon.cli.options import Loss, Of, Step
+from stabmon.cli.pages import check_out, check_unnamed, write
+from stabmon.cli.runs import STANDARD_INPUT, is_stream, only_run
+from stabmon.cli.verdicts import UNREADABLE, printed
+from stabmon.readers.text import printable
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A run log (*.stabmon), or what another tool wrote.")],
+    run: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN", help="A run log, what another tool wrote, or the name of a run in ./stabmon-runs."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="By default beside you, named as the run: NAME.html.")] = None,
+    of: Of = None,
     loss: Loss = None,
     step: Step = None,
 ) -> None:
@@ -22,10 +31,24 @@ def report(
     with for_users(UNREADABLE):
         from stabmon.report import report as made
 
-        if str(run) == "-":
+        path, note = only_run(run or [], "report")
+        if path == STANDARD_INPUT:
             raise ValueError("report reads a file, not standard input; write it to one first")
-        path = out or Path(f"{run.resolve().name.partition('.')[0]}.html")
-        check_out(path, [run])
-        text = made(run, loss=loss, step=step)
-        path.write_text(text, encoding="utf-8")
-    typer.echo(f"{path}: {len(text.encode()) / 1e6:.1f} MB")
+        page = out or Path(f"{_name(path)}.html")
+        check_out(page, [path])
+        if out is None:
+            check_unnamed(page)
+        size = write(page, made(path, loss=loss, step=step, run=of))
+    if note:
+        typer.echo(printable(note), err=True)
+    if not is_stream(page):
+        printed(f"{printable(str(page))}: {size / 1e6:.1f} MB")
+
+
+def _name(path: Path) -> str:
+    """Of a file without what tells its kind, such as .csv or .txt.gz; of a folder its own."""
+    if is_stream(path):
+        return "report"
+    name = path.resolve().name
+    stem = name.removesuffix(".gz")
+    return (name if path.is_dir() else stem.rpartition(".")[0] or stem) or "report"

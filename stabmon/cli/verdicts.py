@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import TextIOWrapper
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -28,10 +33,49 @@ _PIPED_WIDTH = 120
 _SHOWN_EVIDENCE = 4
 
 
+class Screen(Console):
+    """One whose reader may go (`| head`): the rest is printed to nobody, and the exit code still tells."""
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        with _printing(self.file):
+            super().print(*args, **kwargs)
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console(stderr: bool) -> Console:
     """As wide as the terminal; into a pipe 120 columns, without colour."""
-    made = Console(stderr=stderr, highlight=False, markup=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, markup=False, width=_PIPED_WIDTH)
+    _forgive(sys.stderr if stderr else sys.stdout)
+    made = Screen(stderr=stderr, highlight=False, markup=False)
+    return made if made.is_terminal else Screen(stderr=stderr, highlight=False, markup=False, width=_PIPED_WIDTH)
+
+
+def printed(text: str) -> None:
+    """On standard output, if anybody reads it."""
+    _forgive(sys.stdout)
+    with _printing(sys.stdout):
+        typer.echo(text)
+
+
+def _forgive(stream: IO[str] | None) -> None:
+    """What the terminal's encoding lacks is a question mark."""
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="replace")
+
+
+@contextmanager
+def _printing(stream: IO[str]) -> Iterator[None]:
+    """Where nobody reads any more, the rest goes nowhere; where a disk is full, it ends."""
+    try:
+        yield
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        if isinstance(error, BrokenPipeError):
+            return
+        if stream is not sys.stderr:
+            typer.echo(f"stabmon: what was found cannot be printed: {error.strerror}", err=True)
+        raise typer.Exit(UNREADABLE) from None
 
 
 class Told:

@@ -50,8 +50,8 @@ class _Judged:
 
 def compare(paths: Sequence[Path], *, loss: str | None = None, step: str | None = None) -> list[Difference]:
     """Each of the others beside the first one. Files, arguments and errors: as of `stabmon.replay`."""
-    first, *others = (_judged(path, loss, step) for path in paths)
-    return [_difference(first, other) for other in others]
+    first = _judged(paths[0], loss, step)
+    return [_difference(first, _judged(path, loss, step)) for path in paths[1:]]
 
 
 def _judged(path: Path, loss: str | None, step: str | None) -> _Judged:

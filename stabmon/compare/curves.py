@@ -40,6 +40,16 @@ class Curves:
     def close(self, state: RunState) -> None:
         """Nothing to let go of."""
 
+    @property
+    def first_step(self) -> int:
+        """Of those that are kept; there must be one."""
+        return min(snapshot.step for snapshot in self.rows.values())
+
+    @property
+    def last_step(self) -> int:
+        """As first_step."""
+        return max(snapshot.step for snapshot in self.rows.values())
+
     def losses(self) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.float64]]]:
         """Steps, rising, and the loss at each, where there is one; of a step that was taken twice, the later one."""
         latest = {step: loss for step, loss in zip(self._steps, self._losses, strict=True) if loss == loss}
@@ -48,6 +58,8 @@ class Curves:
 
     def widen(self, width: int) -> None:
         """Fewer ranges, of that many steps each."""
+        if width == self.width:
+            return
         before, self.rows, self.width = self.rows, {}, width
         for snapshot in before.values():
             self._put(snapshot)

@@ -31,11 +31,13 @@ class Parting:
     """The step from which they differ by more than noise explains; None: nowhere."""
     last: tuple[float, float]
     """Medians over the last points."""
+    between: bool
+    """They were logged at other steps: the second one's losses were read between its own."""
 
 
 def parting(steps_a: Steps, losses_a: Losses, steps_b: Steps, losses_b: Losses) -> Parting | None:
     """None: no step in common. Where the runs were logged at other steps, the second one is interpolated."""
-    steps, a, b = _aligned(steps_a, losses_a, steps_b, losses_b)
+    (steps, a, b), between = _aligned(steps_a, losses_a, steps_b, losses_b)
     if not len(steps):
         return None
     differ = np.flatnonzero(a != b)
@@ -48,15 +50,19 @@ def parting(steps_a: Steps, losses_a: Losses, steps_b: Steps, losses_b: Losses) 
         differ_at=int(steps[differ[0]]) if len(differ) else None,
         part_at=_part_at(steps[same:], a[same:], b[same:], window),
         last=(float(np.median(a[-window:])), float(np.median(b[-window:]))),
+        between=between,
     )
 
 
-def _aligned(steps_a: Steps, losses_a: Losses, steps_b: Steps, losses_b: Losses) -> tuple[Steps, Losses, Losses]:
+def _aligned(
+    steps_a: Steps, losses_a: Losses, steps_b: Steps, losses_b: Losses
+) -> tuple[tuple[Steps, Losses, Losses], bool]:
+    """Steps and both losses there, and whether the second one's were read between its own."""
     steps, places_a, places_b = np.intersect1d(steps_a, steps_b, assume_unique=True, return_indices=True)
     if len(steps) * 2 >= min(len(steps_a), len(steps_b)) or not len(steps_a) or not len(steps_b):
-        return steps, losses_a[places_a], losses_b[places_b]
+        return (steps, losses_a[places_a], losses_b[places_b]), False
     inside = (steps_a >= steps_b[0]) & (steps_a <= steps_b[-1])
-    return steps_a[inside], losses_a[inside], np.interp(steps_a[inside], steps_b, losses_b)
+    return (steps_a[inside], losses_a[inside], np.interp(steps_a[inside], steps_b, losses_b)), True
 
 
 def _part_at(steps: Steps, a: Losses, b: Losses, window: int) -> int | None:

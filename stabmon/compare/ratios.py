@@ -13,6 +13,7 @@ from stabmon.records import Snapshot
 
 STRETCHES = 20
 """The common steps are looked at in so many stretches: what differs for a moment alone is left out."""
+_FEWEST = 3
 _Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
@@ -38,10 +39,7 @@ def ratios(a: Curves, b: Curves) -> list[Ratio]:
     """One for each statistic that both have, greatest ratio (or its inverse) first. Only what is positive and finite in
     both can be compared so.
     """
-    width = max(a.width, b.width)
-    for curves in (a, b):
-        curves.widen(width)
-    places = sorted(a.rows.keys() & b.rows.keys())
+    places = sorted(_common(a, b))
     if not places:
         return []
     stretches = np.array_split(np.array(places), min(STRETCHES, len(places)))
@@ -49,6 +47,20 @@ def ratios(a: Curves, b: Curves) -> list[Ratio]:
     names = [name for name, row in STATISTICS.items() if row.exported]
     found = [most for name in names if (most := _most(name, rows)) is not None]
     return sorted(found, key=lambda each: -abs(np.log(each.ratio)))
+
+
+def _common(a: Curves, b: Curves) -> set[int]:
+    """Ranges of steps that both have, made wider until most of the shorter run's are: others log other steps."""
+    if not (a.rows and b.rows) or min(a.last_step, b.last_step) < max(a.first_step, b.first_step):
+        return set()
+    width = max(a.width, b.width)
+    while True:
+        for curves in (a, b):
+            curves.widen(width)
+        common, fewer = a.rows.keys() & b.rows.keys(), min(len(a.rows), len(b.rows))
+        if 2 * len(common) >= fewer or fewer < _FEWEST:
+            return common
+        width *= 2
 
 
 def _most(statistic: str, rows: list[tuple[list[Snapshot], list[Snapshot]]]) -> Ratio | None:

@@ -27,7 +27,7 @@ def replay(
 
     `detectors`: these instead of all that have what they need. `loss`, `step`: names of columns or keys, where those
     that were taken are not the right ones (`Verdict.notes` says which). `run`: which one of a file that holds several.
-    `since`: leave out alerts of earlier steps. ValueError: the file cannot be read; the message says what to do.
+    `since`: leave out what was over by that step. ValueError: the file cannot be read; the message says what to do.
     """
     recording = opened(Path(path), loss=loss, step=step, run=run)
     made = Replay(recording, str(path), None if detectors is None else detectors_of(detectors))

@@ -10,7 +10,7 @@ from stabmon.pipeline import Pipeline, build
 from stabmon.readers import Recording
 from stabmon.records import Snapshot
 from stabmon.replays.needs import Seen, could_not_run, judges, levels
-from stabmon.replays.verdict import Verdict
+from stabmon.replays.verdict import Verdict, from_step
 from stabmon.sinks import Sink
 
 
@@ -49,7 +49,7 @@ class Replay:
         return self.verdict()
 
     def verdict(self, since: int = 0) -> Verdict:
-        """`since`: leaves out alerts of earlier steps."""
+        """`since`: leaves out what was over by then."""
         recording = self.recording
         missing = could_not_run(self._detectors or (), self._seen.statistics())
         hint = levels(missing, recording.run) if recording.recorded and self._pipeline else ""
@@ -64,7 +64,7 @@ class Replay:
             last_step=self._last.step if self._last else 0,
             first_loss=self._losses[0],
             last_loss=self._losses[1],
-            alerts=tuple(alert for alert in alerts if alert.step >= since),
+            alerts=from_step(alerts, since),
             could_run=tuple(each.name for each in self._detectors or () if each.name not in missing),
             could_not_run=missing,
             notes=tuple(note for note in (*recording.notes, hint) if note),

@@ -117,6 +117,18 @@ def worst(alerts: Sequence[Alert]) -> Severity | None:
     return SEVERITIES[max(raised)] if raised else None
 
 
+def from_step(alerts: Sequence[Alert], step: int) -> tuple[Alert, ...]:
+    """Without those of incidents that were over before that step: one that stood then is told with its beginning."""
+    ends: dict[str, int] = {}
+    kept: list[Alert] = []
+    for alert in reversed(alerts):
+        if alert.state == "cleared":
+            ends[alert.detector] = alert.step
+        if ends.get(alert.detector, step) >= step:
+            kept.append(alert)
+    return tuple(reversed(kept))
+
+
 def incidents(alerts: Sequence[Alert]) -> tuple[Incident, ...]:
     """Alerts put together: all of a detector until it is cleared are one."""
     found: list[Incident] = []

@@ -194,12 +194,19 @@ def test_a_wrong_command_is_exit_code_3_since_2_means_critical(arguments: list[s
     assert "Traceback" not in result.output
 
 
-def test_since_tells_of_later_alerts_alone(tmp_path: Path) -> None:
-    state = trainer_state(tmp_path / "s.json", diverging_losses())
-    steps = [alert["step"] for alert in as_json(state)["alerts"]]
-    later = as_json(state, "--since", steps[-1])
-    assert [alert["step"] for alert in later["alerts"]] == [step for step in steps if step >= steps[-1]]
-    assert replay(state, "--since", 10**6).exit_code == 0
+@pytest.mark.usefixtures("high_loss")
+def test_since_leaves_out_what_was_over_and_tells_of_what_still_stood_with_its_beginning(run_log: Path) -> None:
+    recorded(run_log, [3.0] * 20 + [11.0] * 5 + [3.0] * 500 + [11.0] * 15)
+    told = [(a["detector"], a["state"], a["step"]) for a in as_json(run_log)["alerts"] if a["detector"] == "high_loss"]
+    (_, _, ended), (_, _, again) = told[1:]
+    assert [state for _, state, _ in told] == ["raised", "cleared", "raised"]
+    for since, kept in ((0, told), (ended, told), (ended + 1, told[2:]), (again, told[2:]), (again + 1, told[2:])):
+        found = as_json(run_log, "--since", since)["alerts"]
+        assert [(a["detector"], a["state"], a["step"]) for a in found if a["detector"] == "high_loss"] == kept
+    standing = replay(run_log, "--since", 10**6)
+    assert standing.exit_code == 1
+    assert f"told at {again}" in standing.stdout
+    assert "stands" in standing.stdout
 
 
 def test_quiet_prints_nothing_and_the_exit_code_tells(tmp_path: Path) -> None:

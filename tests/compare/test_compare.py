@@ -68,9 +68,17 @@ def test_the_command_prints_tables_and_one_object(tmp_path: Path) -> None:
 
 
 def test_one_run_is_nothing_to_compare(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["compare", str(table(tmp_path / "a.csv", healthy_losses()))])
-    assert (result.exit_code, result.stdout) == (3, "")
-    assert result.stderr == "stabmon: compare needs two runs or more, here are 1; give their files\n"
+    path = str(table(tmp_path / "a.csv", healthy_losses()))
+    for given, here in (
+        ([path], f"here is one, {path}"),
+        ([path, path], f"{path} was given 2 times"),
+        ([], "none is named"),
+    ):
+        result = CliRunner().invoke(app, ["compare", *given])
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert result.stderr == (
+            f"stabmon: compare needs two runs or more, {here}; give their files or names, or a folder that has both\n"
+        )
 
 
 def test_a_long_run_is_kept_in_a_bounded_number_of_rows_with_the_newest_reading_of_each() -> None:

@@ -90,12 +90,12 @@ def test_a_run_of_a_step_or_two_is_judged(tmp_path: Path, losses: list[float]) -
     assert found.severity == (None if losses == [3.0] else "critical")
 
 
-def test_detectors_of_ones_own_judge_instead_and_since_leaves_out_earlier_alerts(tmp_path: Path) -> None:
+def test_detectors_of_ones_own_judge_instead_and_what_still_stands_is_told_of_with_since(tmp_path: Path) -> None:
     path = table(tmp_path / "log.csv", healthy_losses(60))
     found = stabmon.replay(path, detectors=[Always()])
     assert [(told.detector, told.step) for told in found.alerts] == [("always", 21)]
     assert found.could_run == ("always",)
-    assert stabmon.replay(path, detectors=[Always()], since=22)
+    assert [told.step for told in stabmon.replay(path, detectors=[Always()], since=22).alerts] == [21]  # it stands
     with pytest.raises(ValueError, match="must be objects with name, needs"):
         stabmon.replay(path, detectors=[3])  # type: ignore[list-item]
 

@@ -1,0 +1,20 @@
+"""Arguments that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE...",
+        help="Files, folders, patterns such as 'runs/*.json', names of runs in ./stabmon-runs; - is standard input.",
+    ),
+]
+Loss = Annotated[str | None, typer.Option(help="Column or key of the loss, where the wrong one was taken.")]
+Step = Annotated[str | None, typer.Option(help="Column or key of the step.")]
+Of = Annotated[str | None, typer.Option("--run", help="Which run of a file that holds several.")]
+Html = Annotated[Path | None, typer.Option("--html", help="Also write a page, as `stabmon report` does.")]
