@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from math import floor, inf, isfinite, isnan, nan
+from math import inf, isfinite, isnan, nan
 
 import numpy as np
 
 from stabmon.readers.reading import LARGEST, Notes, Reading
 from stabmon.readers.remarks import Remarks
+from stabmon.readers.united import United, later
 from stabmon.records import EVALUATION, RESUME, Event, Layout, Site, Snapshot
 
 _NAMES = ("loss", "total_grad_sq", "learning_rate", "eval_loss")
 LAYOUT = Layout(tuple((name, "") for name in _NAMES), (Site(""),))
 SKIPPING = Layout((*LAYOUT.columns, ("skipped_steps", "")), LAYOUT.sites)
 """Where the log tells of steps that the loss scaler skipped."""
+Fed = tuple[Snapshot, list[Event]]
 UNIX = 1e9
 """Seconds above which a time is one of the calendar, not one since the start."""
 _TINY = float(np.finfo(np.float32).tiny)
@@ -27,24 +29,39 @@ class Feeding:
         self.seen: set[str] = set()
         self.timed = False
         self._remarks = Remarks(notes)
+        self._united = United(self._remarks)
         self._started, self._clock = started, -inf
         self._rows = 0
         self._step, self._epoch, self._offset = -1, nan, 0
         self._evaluation = nan
         self._patterns: set[tuple[bool, ...]] = set()
 
-    def feeds(self, readings: Iterable[Reading | None]) -> Iterator[tuple[Snapshot, list[Event]]]:
+    def feeds(self, readings: Iterable[Reading | None]) -> Iterator[Fed]:
         """In the file's order."""
-        for reading in united(readings, self._remarks):
-            if reading.eval_loss == reading.eval_loss:
-                self._evaluation = reading.eval_loss
-            if reading.trained:
-                yield self._snapshot(reading)
+        for reading in readings:
+            if (fed := self.push(reading)) is not None:
+                yield fed
+        yield from self.end()
+
+    def push(self, reading: Reading | None) -> Fed | None:
+        """What became certain by it: of a step before."""
+        held = self._united.push(reading)
+        return None if held is None else self._told(held)
+
+    def end(self) -> Iterator[Fed]:
+        """What was held back."""
+        if (fed := self.push(None)) is not None:
+            yield fed
         if not isnan(self._evaluation):
             yield self._snapshot(Reading(max(self._step - self._offset, 0), epoch=self._epoch))
         self._remarks.close()
 
-    def _snapshot(self, reading: Reading) -> tuple[Snapshot, list[Event]]:
+    def _told(self, reading: Reading) -> Fed | None:
+        if reading.eval_loss == reading.eval_loss:
+            self._evaluation = reading.eval_loss
+        return self._snapshot(reading) if reading.trained else None
+
+    def _snapshot(self, reading: Reading) -> Fed:
         self._rows += 1
         time = self._time(reading.time)
         step, events = self._placed(reading, time)
@@ -70,7 +87,7 @@ class Feeding:
         events: list[Event] = []
         if reading.step is None:
             step = self._step + 1 if self._step >= 0 else 1
-        elif step <= self._step and _later(reading.epoch, self._epoch):
+        elif step <= self._step and later(reading.epoch, self._epoch):
             self._offset, step = self._step, self._step + reading.step
             self._remarks.counted_by_epoch()
         elif step < self._step:
@@ -88,46 +105,6 @@ class Feeding:
         elif not self.timed:
             self._clock = self._started + self._rows
         return self._clock
-
-
-def united(readings: Iterable[Reading | None], remarks: Remarks) -> Iterator[Reading]:
-    """Neighbours of one step as one reading: the mean of several losses, and what else each of them knows."""
-    held: Reading | None = None
-    losses = 0
-    for reading in readings:
-        if held is not None:
-            if reading is not None and reading.step == held.step and _belongs(held, reading):
-                losses += reading.loss == reading.loss
-                if losses > 1:
-                    remarks.several_losses()
-                _unite(held, reading, losses)
-                continue
-            yield held
-        held, losses = reading, int(reading is not None and reading.loss == reading.loss)
-    if held is not None:
-        yield held
-
-
-def _belongs(held: Reading, reading: Reading) -> bool:
-    if reading.step is None:
-        return False
-    both = not isnan(held.loss) and not isnan(reading.loss)
-    after = not isnan(held.loss) and not isnan(reading.eval_loss)
-    return not (both and _later(reading.epoch, held.epoch)) and not after
-
-
-def _unite(held: Reading, more: Reading, losses: int) -> None:
-    if isnan(held.loss):
-        held.loss = more.loss
-    elif not isnan(more.loss):
-        held.loss += (more.loss - held.loss) / losses if isfinite(held.loss) and isfinite(more.loss) else inf
-    for name in ("grad_norm", "learning_rate", "skipped", "time", "epoch", "eval_loss"):
-        if isnan(getattr(held, name)):
-            setattr(held, name, getattr(more, name))
-
-
-def _later(epoch: float, before: float) -> bool:
-    return isfinite(epoch) and isfinite(before) and floor(epoch) > floor(before)
 
 
 def _square(norm: float) -> float:

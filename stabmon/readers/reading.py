@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, isfinite, nan
 
 import numpy as np
@@ -49,6 +49,8 @@ class Reading:
     epoch: float = nan
     time: float = nan
     """Unix seconds, or seconds since the start."""
+    bare: bool = field(default=False, init=False)
+    """Not finite because nothing is in its row, unless it is the last one."""
 
     @property
     def trained(self) -> bool:

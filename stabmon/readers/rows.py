@@ -9,12 +9,11 @@ from math import inf, isfinite, nan
 from typing import Any
 
 from stabmon.readers import names
+from stabmon.readers.blanks import Blanks
 from stabmon.readers.reading import Asked, Notes, ReadError, Reading, number, whole
 
 Row = Mapping[str, object]
 
-_STEADY = 20
-"""Rows in a row that all have a loss, after which one without it, but else alike, is a loss that was not finite."""
 _EVALUATIONS = 5
 """So many without a training loss: there is none, and the evaluation's is read instead."""
 _MORE = ("learning_rate", "grad_norm", "eval_loss", "epoch", "time")
@@ -131,7 +130,7 @@ def _listed(found: Sequence[str] | Mapping[str, int]) -> str:
 
 def reader(roles: Roles) -> Callable[[Row], Reading | None]:
     """Reads a row; None where it tells nothing. ValueError: a cell is no number."""
-    blanks = _Blanks({roles.loss, roles.grad_norm})
+    blanks = Blanks(roles.step, {roles.loss, roles.grad_norm}, {roles.step, roles.epoch, roles.time})
     evaluation, known = roles.eval_loss, 0
 
     def read(row: Row) -> Reading | None:
@@ -144,47 +143,26 @@ def reader(roles: Roles) -> Callable[[Row], Reading | None]:
             known, evaluation = len(row), next(iter(names.best("eval_loss", counts([row]))), "")
             evaluation = "" if evaluation == roles.loss else evaluation
         evaluated = number(get(evaluation)) if evaluation else nan
-        if (loss != loss or not blanks.steady) and blanks.hides(row, loss):
-            loss = inf
-        if loss != loss and evaluated != evaluated and norm != norm and rate != rate:
-            return None
+        bare = False
+        if loss == loss:
+            step = whole(get(roles.step))
+            blanks.learn(row, step)
+        else:
+            if blanks.hides(row):
+                loss, bare = inf, blanks.bare and rate != rate
+            elif evaluated != evaluated and norm != norm and rate != rate:
+                return None
+            step = whole(get(roles.step))
         time = when(get(roles.time)) if roles.time else nan
-        return Reading(whole(get(roles.step)), loss, norm, rate, evaluated, nan, _number(get, roles.epoch), time)
+        made = Reading(step, loss, norm, rate, evaluated, nan, _number(get, roles.epoch), time)
+        made.bare = bare
+        return made
 
     return read
 
 
 def _number(get: Callable[[str], object], name: str) -> float:
     return number(get(name)) if name else nan
-
-
-class _Blanks:
-    """Finds rows whose loss is blank because it was NaN: alike in all else to the rows that have one, after a stretch
-    in which no such row lacked it. A log that writes its loss in every tenth row is none of that.
-    """
-
-    def __init__(self, may_lack: set[str]) -> None:
-        self.steady = False
-        """Enough rows in a row had a loss."""
-        self._may_lack = may_lack
-        self._alike: set[str] = set()
-        self._count = 0
-        self._off = False
-
-    def hides(self, row: Row, loss: float) -> bool:
-        """Of a row without a loss, and of each row until it is steady."""
-        if self._off:
-            return False
-        filled = {name for name, cell in row.items() if cell is not None and cell != ""} - self._may_lack
-        if loss == loss:
-            self._alike, self._count = filled, self._count + 1
-            self.steady = self._count >= _STEADY
-            return False
-        if filled != self._alike:
-            return False
-        self._off = not self.steady
-        self.steady = True
-        return not self._off
 
 
 def when(cell: object) -> float:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
+from stabmon.readers.feeding import Fed, Feeding
 from stabmon.readers.format import Head
-from stabmon.readers.reading import Asked, ReadError, Reading
+from stabmon.readers.reading import Asked, Notes, ReadError, Reading
 from stabmon.readers.rows import Roles, Row, reader, roles
 from stabmon.readers.source import Source
 from stabmon.readers.text import lines
@@ -67,6 +70,30 @@ def read_rows(source: Source, columns: Sequence[str], delimiter: str, chosen: Ro
             yield made
     if spoiled:
         source.notes.say(f"{spoiled} rows were left out because they could not be read; the first is {first[:200]}.")
+
+
+def given(rows: Iterable[Row], loss: str = "loss") -> Iterator[Fed]:
+    """Rows that somebody holds, of a table with the columns step, `loss`, and where there are such grad_norm, lr,
+    eval_loss: what the pipeline is fed of those with a loss or a gradient norm.
+
+    ValueError: a cell that is no number; the row is named.
+    """
+    read = reader(Roles(loss, "step", "lr", "grad_norm", "eval_loss"))
+
+    def readings() -> Iterator[Reading]:
+        for number, row in enumerate(rows, 1):
+            try:
+                made = read(row)
+                if made is not None and made.step is None:
+                    raise ValueError("it has no step")
+            except ValueError as error:
+                wanted = f"give numbers in the columns step, {loss}, grad_norm, lr"
+                raise ValueError(f"row {number}: {error}; {wanted}") from None
+            if made is not None:
+                yield made
+
+    fed = Feeding(0.0, Notes()).feeds(readings())
+    return ((snapshot, events) for snapshot, events in fed if not np.isnan(snapshot.values[:2]).all())
 
 
 def _rows(source: Source, delimiter: str) -> Iterator[list[str] | None]:

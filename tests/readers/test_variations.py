@@ -38,6 +38,24 @@ def test_a_row_that_lacks_its_loss_after_twenty_that_had_one_hides_a_nan() -> No
     assert found.losses[-3:] == [(30, pytest.approx(2.4)), (31, INF), (32, INF)]
 
 
+STEADY = "".join(f"a,{10 * i},{3 - i / 50},,0.5\n" for i in range(1, 31))
+
+
+@pytest.mark.parametrize(
+    ("rows", "spoiled"),
+    [
+        ("a,310,,,\n", []),  # the last row of a table may be its end
+        ("a,310,,,\na,320,,,\na,330,,,\n", [310, 320]),
+        ("a,310,,,\na,320,2,,0.5\n", [310]),
+        ("a,317,,,\na,326,2,,0.5\n", []),  # not where the next loss is due: a row of something else
+        ("a,310,,3.5,\na,320,2,,0.5\n", []),
+    ],
+)
+def test_a_row_with_nothing_in_it_hides_a_nan_where_a_loss_is_due_and_more_comes(rows: str, spoiled: list[int]) -> None:
+    losses = read(f"name,step,loss,val_loss,grad_norm\n{STEADY}{rows}").losses
+    assert [step for step, loss in losses if loss == INF] == spoiled
+
+
 def test_a_table_that_logs_its_loss_in_every_fifth_row_hides_nothing() -> None:
     rows = [f"{i},{3 if i % 5 == 0 else ''},0.01" for i in range(1, 301)]
     assert read("\n".join(["step,loss,lr", *rows])).losses == [(i, 3) for i in range(5, 301, 5)]

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan, sqrt
 
+import numpy as np
+
 from stabmon.bench.recorded.baselines import baselines
 from stabmon.bench.recorded.folder import Recording
 from stabmon.bench.rules import Incidents
 from stabmon.detectors import Informed, loss_detectors
 from stabmon.detectors.alarm import Alarm
-from stabmon.readers.loss_csv import feeds
+from stabmon.readers.table import given
 from stabmon.records import Alert, Severity
 
 
@@ -44,6 +46,7 @@ class Judged:
     """By baseline, the points at which its incidents begin."""
 
 
+@np.errstate(all="ignore")  # as in the pipeline
 def judge(recording: Recording) -> Judged:
     """As live and in replay: snapshots one by one, each detector behind its alarm."""
     alarms = [Alarm(detector, recording.id) for detector in loss_detectors()]
@@ -52,7 +55,7 @@ def judge(recording: Recording) -> Judged:
     alerts: list[tuple[int, Alert]] = []
     steps, losses = [], []
     finite = True
-    for point, (snapshot, events) in enumerate(feeds(recording.rows, recording.series)):
+    for point, (snapshot, events) in enumerate(given(recording.rows, recording.series)):
         for event in events:
             for alarm in informed:
                 alarm.notice(event)
