@@ -1,10 +1,11 @@
-"""What the loss did after an update that raised the probe's."""
+"""What the loss did before and after an update that moved the output too far."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
 from math import isnan
+from statistics import median
 
 from stabmon.detectors.thresholds import updates as thresholds
 from stabmon.detectors.update_finding import Shock
@@ -21,13 +22,24 @@ class Aftermath:
         """The update that is looked at."""
         self._before: deque[float] = deque(maxlen=thresholds.LOSSES_BEFORE)
         self._since: deque[float] = deque(maxlen=thresholds.LOSSES_SINCE)
+        self._losses: deque[float] = deque(maxlen=2 * thresholds.LEARNS_LOSSES)
 
     def see(self, snapshot: Snapshot) -> None:
         """A step's loss is that before its own update."""
         loss, unigram = snapshot.scalar("loss"), snapshot.scalar("unigram_loss")
         if isnan(loss):
             return
+        self._losses.append(loss)
         (self._since if self.suspect else self._before).append(loss if isnan(unigram) else loss - unigram)
+
+    @property
+    def learns(self) -> bool:
+        """Whether the loss falls so fast that large updates are how it learns."""
+        losses = list(self._losses)
+        if len(losses) < 2 * thresholds.LEARNS_LOSSES:
+            return False
+        before, now = median(losses[: thresholds.LEARNS_LOSSES]), median(losses[thresholds.LEARNS_LOSSES :])
+        return before - now > thresholds.LEARNS * before
 
     def suspects(self, shock: Shock) -> None:
         """Of several it is the first, whose losses before it are none of an update that went too far."""

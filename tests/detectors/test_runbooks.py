@@ -150,6 +150,7 @@ PHRASES: dict[str, list[str]] = {
         f"{WORDS[updates.SHOCK_READINGS]} readings if that is less (but not under {told(updates.SHOCK_FLOOR)}), or "
         f"{WORDS[int(updates.SHOCK_RATIO)]} times that median if that is more; "
         f"{told(updates.SHOCK_UNKNOWN)} nat before",
+        f"While the loss falls by {percent(updates.LEARNS)} in a {WORDS[updates.LEARNS_LOSSES]} steps",
         f"Readings of the first {updates.SETTLED_STEP} steps",
         f"context share under {told(updates.PLATEAU_SHARE)}",
     ],

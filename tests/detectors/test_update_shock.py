@@ -111,6 +111,17 @@ def test_a_smaller_rise_is_critical_once_every_loss_since_is_over_all_eight_befo
     assert after(FAST, losses) == [(SHOCK, "warning"), (SHOCK + 10 * EVERY, "cleared")]
 
 
+def test_a_large_update_while_the_loss_falls_fast_is_told_only_if_losses_rise_over_those_before() -> None:
+    """By 20 % in twelve steps, up to the update; 11 % are ordinary."""
+    batches, t = np.tile([1.06, 1.31, 0.86, 1.14], 150), np.minimum(np.arange(600) - SHOCK, 0)
+    fast, slow = batches * 0.80 ** (t / 12), batches * 0.89 ** (t / 12)
+    assert after(FAST, fast) == []
+    assert after(FAST, slow)[0] == (SHOCK, "warning")
+    assert after(FAST * [3, 1, 6], fast)[0] == (SHOCK, "critical")  # by 1.1 nats
+    fast[SHOCK:] = 3
+    assert after(FAST, fast)[0] == (SHOCK + EVERY, "critical")
+
+
 def test_a_loss_that_is_back_by_the_next_reading_or_a_run_of_hard_batches_leaves_it_a_warning() -> None:
     losses = np.tile([1.06, 1.31, 0.86, 1.14], 150)
     losses[SHOCK : SHOCK + 4] = 1.6

@@ -74,6 +74,11 @@ gone three steps later."""
 EXPLODED = 1.0
 """Nats of the same rise, which are critical at once: the right answer is a third as likely as before. Chosen. Live:
 learning rates x30 and x100 raise it by 1.0 to 4.5 on Markov chains, .23 to 1.6 on text."""
+LEARNS = 0.15
+LEARNS_LOSSES = 12
+"""Share of the loss, by medians of so many losses, that it falls by in as many steps: a large update is then how it
+learns. Live: the two healthy runs with the largest updates (1.2 and .8 of the limit; on digits, learnt in spurts) had
+falls of 37 and 26 % then; by the noise of a batch of text it would fall so far in one of 1,000 readings."""
 LOSSES_BEFORE = 8
 LOSSES_SINCE = 5
 """Losses of batches before and after a smaller rise, which is critical where each of the latter is over all of the
