@@ -50,6 +50,7 @@ t = np.arange(1.0, 2501)
 HEALTHY = {
     "a power law": 11 * t**-0.3,
     "a line": 5 - t / 1000,
+    "a low learning rate": (11 - 1.1 * t / 20_000) * np.exp(np.random.default_rng(0).normal(0, 0.001, 2500)),
     "a constant": np.full(2500, 2.0),
     "an exponential": 0.1 + 3 * np.exp(-t / 300),
     "steps": np.repeat(np.arange(25, 0, -1.0), 100),
@@ -70,11 +71,26 @@ def test_a_healthy_loss_is_silent(shape: str) -> None:
     assert judged(make_series({"loss": HEALTHY[shape]})) == []
 
 
+@pytest.mark.parametrize(("factor", "shift"), [(1e-3, 0.0), (1e3, 0.0), (1.0, 0.5)])
+@pytest.mark.parametrize("shape", ["mixup", "batch norm's start", "learnt by heart"])
+def test_a_healthy_loss_in_other_units_or_with_a_constant_added_is_silent(
+    shape: str, factor: float, shift: float
+) -> None:
+    assert judged(make_series({"loss": factor * HEALTHY[shape][:1200] + shift})) == []
+
+
 @pytest.mark.parametrize("every", [1, 100])
 def test_a_restart_in_the_log_is_silent(every: int) -> None:
     once = make_series({"loss": learning(700)}, first=every, every=every)
     again = make_series({"loss": learning(400, seed=1)}, first=every, every=every)
     assert judged([*once, *again, *once[300:]]) == []
+
+
+def test_a_loss_scaler_that_overflows_at_first_is_silent() -> None:
+    """Of a log that knows nothing of skipped steps: infinite gradients, the loss as it was."""
+    loss, square = learning(300), np.full(300, 4.0)
+    loss[:12], square[:12] = loss[0], np.inf
+    assert judged(make_series({"loss": loss, "total_grad_sq": square})) == []
 
 
 def test_the_first_100_steps_are_silent_whatever_the_noise() -> None:

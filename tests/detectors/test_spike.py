@@ -1,16 +1,21 @@
 """Spikes at their step; outliers, known changes and noise of every kind silent."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from stabmon.detectors import Informed
 from stabmon.detectors.alarm import Alarm
+from stabmon.detectors.rises import Rises
 from stabmon.detectors.spike import Spike
+from stabmon.detectors.thresholds.loss import RUN_LENGTH
 from stabmon.records import BATCH_SIZE, EVALUATION, RESUME, Event
-from tests.detectors.losses import Floats, learning
+from tests.detectors.losses import Floats, autocorrelated, learning
 from tests.detectors.series import alerts_of, make_series, told
 
 SPIKE = np.exp(-np.arange(40) / 10)
+POINTS = 20_000
 
 
 def said(loss: Floats, **more: Floats) -> list[tuple[int, str]]:
@@ -127,3 +132,28 @@ def test_missing_and_infinite_points_change_nothing() -> None:
     holes = np.insert(loss, [100, 300, 601], [np.inf, np.nan, np.nan])
     steps = np.array([step for step, _ in said(holes)])
     assert (steps - [step for step, _ in said(loss)]).tolist() == [3, 3]
+
+
+NOISES: dict[str, Callable[[np.random.Generator], Floats]] = {
+    "Gaussian": lambda rng: 0.05 * rng.normal(size=POINTS),
+    "t3": lambda rng: 0.03 * rng.standard_t(3, POINTS),
+    "autocorrelated": lambda rng: autocorrelated(0.03 * rng.normal(size=POINTS)),
+    "log-normal": lambda rng: 0.03 * rng.lognormal(0, 0.7, POINTS),
+}
+
+
+def opened(logs: Floats) -> int:
+    """Rises that are told of, both tests together."""
+    rises, count = Rises(), 0
+    for step, z in enumerate(logs.tolist(), 1):
+        before = rises.open
+        rises.see(step, z, float("nan"))
+        count += before is None and rises.open is not None
+    return count
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_points_between_false_alarms_are_as_promised(noise: str) -> None:
+    """At one in 1e5 points two in 20,000 come once in sixty times."""
+    assert POINTS == 0.2 * RUN_LENGTH
+    assert opened(np.log(learning(POINTS, 0.0)) + NOISES[noise](np.random.default_rng(3))) <= 1
