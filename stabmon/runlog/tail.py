@@ -20,7 +20,7 @@ from stabmon.runlog.reader import has_table, main_line, reading
 from stabmon.runlog.told import Told, told_in
 
 POLL_ROWS = 5000
-_POLL_VALUES = 1_500_000
+_POLL_VALUES = 200_000
 """One poll reads at most so many rows, or as many as make so many values: about 20 ms, after which others get their
 turn."""
 

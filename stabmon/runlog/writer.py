@@ -36,7 +36,8 @@ class RunLogWriter:
 
     What is to be written waits in memory and goes into the file in one short transaction, so that others may write
     marks between; only whole rows go, since whoever follows the file reads each once. `resume_at`: the step that the
-    run goes on from; then the file must be there, with the same run in it. Raises where the file cannot be made: FileExistsError (never overwrites), else an OSError naming the folder.
+    run goes on from; then the file must be there, with the same run in it. Raises where the file cannot be made:
+    FileExistsError (never overwrites), else an OSError naming the folder.
     """
 
     name = "run_log"

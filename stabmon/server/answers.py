@@ -208,7 +208,9 @@ def _rising(
 
 
 def _highest(values: Array, places: np.ndarray[tuple[int, ...], np.dtype[np.int64]], count: int) -> Array:
-    """float32[site, cell]: the highest value of each cell."""
-    found = np.full((count, len(values)), np.nan, dtype=np.float32)
-    np.fmax.at(found, places, values.T)
-    return found.T
+    """float32[site, cell]: the highest value of each cell; places: the cells of the values, in order."""
+    found = np.full((len(values), count), np.nan, dtype=np.float32)
+    if len(places):
+        starts = np.flatnonzero(np.diff(places, prepend=-1))
+        found[:, places[starts]] = np.fmax.reduceat(values, starts, axis=1)
+    return found

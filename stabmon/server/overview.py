@@ -99,7 +99,10 @@ class Overview:
             self._counts, self.rows = self._counts[ends], self.rows[ends]
             self.steps, self.times = self.steps[ends], self.times[ends]
             for known, worse in ((self._low, np.fmin), (self._high, np.fmax)):
-                known[: len(starts)] = worse.reduceat(known[: ends[-1] + 1], starts)
+                pairs = (ends[-1] + 1) // 2  # and the last one, if it has no neighbour
+                merged = worse(known[: 2 * pairs : 2], known[1 : 2 * pairs : 2])
+                known[pairs : len(starts)] = known[ends[-1] : ends[-1] + len(starts) - pairs]
+                known[:pairs] = merged
                 known[len(starts) :] = np.nan
 
 

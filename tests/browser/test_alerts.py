@@ -1,12 +1,15 @@
 """What a person says of an alert, and where it is told."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from stabmon.records import CHECKPOINT, Event
 from stabmon.runlog.marks import Mark, add_mark
+from stabmon.runlog.told import Told, add_told
 from stabmon.server.thread import Server
 from tests.browser.conftest import Browser, address
 from tests.browser.made import Made
@@ -69,6 +72,39 @@ def test_what_somebody_else_says_is_shown_with_its_note_and_of_another_day_with_
     day = page.run("return new Date(arguments[0]).toLocaleDateString()", 1000 * yesterday)
     assert f"Acknowledged, {day}, " in page.text(".alert")
     assert str(day) not in page.text(".alert .where")  # the alert is of today
+
+
+def test_who_acknowledges_and_a_note_are_shown_and_the_name_is_known_next_time(page: Browser, folder: Server) -> None:
+    page.find(".alert input[placeholder='your name']").send_keys("<i>Ada</i>")
+    page.find(".alert input[placeholder=note]").send_keys("lr was a typo")
+    page.press("Acknowledge", ".alert")
+    page.until(lambda: re.search(r"Acknowledged by <i>Ada</i>, .+: lr was a typo\.", page.text(".alert")))
+    page.press("Take it back", ".alert")
+    page.until_shown("False alarm", ".alert")
+    page.open(address(folder, "sick"))
+    page.until_shown("False alarm", ".alert")
+    fields = page.run(
+        "return [...document.querySelector('.alert').querySelectorAll('.wider')].map(({ value }) => value)"
+    )
+    assert fields == ["<i>Ada</i>", ""]
+    page.run("localStorage.clear()")
+
+
+def test_an_alert_says_since_when_by_the_clock_what_to_go_back_to_and_who_was_told(page: Browser, run: Made) -> None:
+    clock = page.run("return new Date(1000 * arguments[0]).toLocaleTimeString()", run.start + 281)
+    page.until(lambda: re.search(rf"since step 281 \({clock}, \d+ (s|min) ago\)", page.text(".alert .where")))
+    page.until(lambda: re.search(rf"It began at {clock}, \d+ (s|min) ago\.", page.text(".verdict")))
+    assert "Last checkpoint" not in page.text(".alert")  # this run told of none
+    saved = [Event(step, run.start + step, CHECKPOINT, {"name": f"checkpoint-{step}"}) for step in (200, 290)]
+    run.steps(1, events=saved)
+    page.until_shown("Last checkpoint before it: step 200 (checkpoint-200).", ".alert")
+    page.until(lambda: page.tile("Last good checkpoint").startswith("200 checkpoint-200, "))
+    assert "Told" not in page.text(".alert")
+    at = time.time()
+    add_told(run.path, Told("context_stall:301", "apprise_ntfy", "failed", at, "raised <b>OSError</b>"))
+    add_told(run.path, Told("context_stall:301", "slack", "sent", at))
+    told = page.run("return new Date(1000 * arguments[0]).toLocaleTimeString()", at)
+    page.until_shown(f"Told: Apprise ntfy not: raised <b>OSError</b>; Slack at {told}.", ".alert")
 
 
 NAMED = """

@@ -1,11 +1,13 @@
 """A run that goes on while it is looked at: news, silence, ends, restarts of trainer and server, odd clocks."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from stabmon.records import PLANNED, Event
 from stabmon.server.thread import Server
 from tests.browser.conftest import TOKEN, Browser, address
 from tests.browser.made import Made
@@ -51,12 +53,25 @@ def test_new_rows_alerts_and_the_end_arrive_without_a_reload(browser: Browser, s
     assert browser.complaints() == []
 
 
+def test_how_long_a_planned_run_still_takes_is_guessed_and_goes_with_it(
+    browser: Browser, server: Server, run: Made
+) -> None:
+    run.steps(60, events=[Event(0, run.start, PLANNED, {"steps": 12_060})])
+    browser.open(server.page_url)
+    browser.until(lambda: browser.tile("Step") == "60 of 12,060, some 3 h 20 min left")
+    browser.until_shown("Step 60 of 12,060, loss 2.05, ", ".verdict")
+    assert "Some 3 h 20 min left." in browser.text(".verdict")
+    run.close("stopped")
+    browser.until(lambda: browser.tile("Step") == "60 of 12,060")
+
+
 def test_a_run_before_its_first_step_says_so_and_its_charts_come_with_it(
     browser: Browser, server: Server, run: Made
 ) -> None:
     browser.open(server.page_url)
     browser.until_shown("No step yet", ".verdict")
-    browser.until_shown("no step yet", "#freshness")
+    browser.until_shown("The run has begun ", ".verdict")
+    browser.until(lambda: re.fullmatch(r"no step yet, for \d+ (s|min)", browser.text("#freshness")))
     run.start = time.time() - 1
     run.steps(1)
     browser.until_shown("No alert so far", ".verdict")
