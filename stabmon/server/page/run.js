@@ -151,6 +151,7 @@ async function draw(view, now) {
   }
   if (wanted.length) {
     showLayer(view);
+    performance.clearMarks("charts drawn"); // a page that is looked at for days keeps one
     performance.mark("charts drawn");
   }
 }
