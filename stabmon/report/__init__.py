@@ -38,14 +38,15 @@ def report(
 
 def _put(store: Store, path: Path, log: Path, recording: Recording) -> list[str]:
     """Puts a run into the store; what is to be said of its file."""
-    notes = [f"{printable(path.name)}: {recording.format}."]
+    notes, blind = [f"{printable(path.name)}: {recording.format}."], ""
     if recording.recorded:
         log = recording.recorded.path
     else:
         verdict = Replay(recording, str(path), sinks=[RunLogWriter(log, recording.run)]).run()
-        notes += [*verdict.notes, verdict.unseen]
+        notes += verdict.notes
+        blind = ", ".join(verdict.could_not_run)
     history = History(log, foreign=recording.recorded is None)
     while history.refresh():
         pass
-    store.add(store.free(recording.run.name), history, recording.timed)
-    return [note for note in notes if note]
+    store.add(store.free(recording.run.name), history, timed=recording.timed, blind=blind)
+    return notes

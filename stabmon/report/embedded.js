@@ -92,3 +92,6 @@ document.addEventListener("click", (event) => {
   document.body.append(shown);
   shown.showModal();
 });
+
+// On paper nothing can be unfolded.
+addEventListener("beforeprint", () => document.querySelectorAll("details:not(.hints)").forEach((fold) => (fold.open = true)));

@@ -16,6 +16,8 @@ COLUMNS = 300
 CELLS = 400_000
 """Numbers of all pictures together, some 3 MB: a model of very many layers gets fewer columns."""
 _FOREVER = 2**62
+_INSIDE = "inside the network"
+_WHY, _TODO = "What {} need is not in the file.", "A training that stabmon watches reads it."
 
 
 class Store:
@@ -28,11 +30,18 @@ class Store:
         self._places: dict[str, int] = {}
         self._pool: list[Any] = []
 
-    def add(self, name: str, history: History, timed: bool = True) -> None:
-        """All that the page asks of a run. Not timed: without the times that its reader made up, a second a row."""
+    def add(self, name: str, history: History, *, timed: bool = True, blind: str = "") -> None:
+        """All that the page asks of a run.
+
+        Not timed: without the times that its reader made up, a second a row. `blind`: detectors for which another
+        tool's file holds too little.
+        """
         run, alerts, events = (
             _plain(made) for made in (answers.run(name, history), answers.alerts(history), answers.events(history))
         )
+        if blind:
+            run["unseen"].append({"step": history.step, "what": _INSIDE, "why": _WHY.format(blind), "todo": _TODO})
+            run["verdict"]["unseen"].append(_INSIDE)
         whole, layered = ([row for row in run["statistics"] if row["per_layer"] is each] for each in (False, True))
         columns = max(20, min(COLUMNS, CELLS // max(1, sum(row["sites"] for row in layered))))
         series = {row["name"]: answers.series(history, row["name"], (), 0, _FOREVER, POINTS) for row in whole}
@@ -40,9 +49,9 @@ class Store:
         read = {name for name, answer in series.items() if answer.steps} | {n for n, a in layers.items() if a.sites}
         run["statistics"] = [row for row in run["statistics"] if row["name"] in read]
         if not timed:
-            run |= {"started": None, "time": None}
+            run |= dict.fromkeys(("started", "time", "since_time"))
             for row in (*alerts["alerts"], *events["events"]):
-                row["time"] = None
+                row |= {name: None for name in ("time", "since_time") if name in row}
         self._runs[name] = {
             "run": {**run, "now": self._made, "as_of": self._made, "age": 0, "silent": False},
             "series": {each: self._series(answer, timed) for each, answer in series.items() if each in read},

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Literal
 
-from stabmon.records import Alert
+from stabmon.records import SEVERITIES, Alert
 from stabmon.server.progress import left
 from stabmon.server.standing import BASELINES, YOUNG_STEPS, Standing
 from stabmon.server.titles import called, cost_of, sentence, title_of
@@ -17,6 +17,8 @@ Level = Literal["healthy", "info", "warning", "critical", "silent", "ended"]
 
 SILENT_SECONDS = 30.0
 """A run that says nothing for longer, and for longer than ten of its steps, is called silent."""
+_NAMED = 3
+"""Troubles that are over, as many are named."""
 _SAME = 0.05
 """Nats: closer than this is called the same."""
 RECORDED = "recorded"
@@ -56,8 +58,8 @@ def _judged(run: Standing, now: float) -> tuple[Level, str, str]:
     worst = alerts[0].severity if alerts else None
     if run.state != "running":
         title = f"{ended}. {_trouble(alerts)}" if alerts else ended
-        none = "" if run.open_alerts() else " No alert was open."
-        return "critical" if run.state == "failed" else worst or "ended", title, f"{rest.lstrip()}{none}"
+        level = "critical" if run.state == "failed" else worst or "ended"
+        return level, title, f"{rest.lstrip()}{_over(run)}"
     if is_silent(run, now):
         why = "The training hangs, does something else (an evaluation, a checkpoint), or has died without a word."
         level = worst if worst in ("warning", "critical") else "silent"
@@ -78,6 +80,19 @@ def _trouble(alerts: Sequence[Alert]) -> str:
     """The worst one, and how many more there are."""
     more = len(alerts) - 1
     return f"{title_of(alerts[0])}{f' (and {more} more)' if more else ''}"
+
+
+def _over(run: Standing) -> str:
+    """Of an ended run what went wrong and was over, a detector each, worst first."""
+    still = {alert.detector for alert in run.open_alerts()}
+    raised = [a for a in run.alerts if a.state == "raised" and a.severity != "info" and a.detector not in still]
+    worst: dict[str, Alert] = {}
+    for alert in sorted(raised, key=lambda alert: (-SEVERITIES.index(alert.severity), alert.step)):
+        worst.setdefault(alert.detector, alert)
+    told = [f"{called(name)} ({alert.severity}, since step {alert.since:,})" for name, alert in worst.items()]
+    if not told:
+        return "" if still else " No alert was open."
+    return f" Over by then: {', '.join(told[:_NAMED])}{f' and {len(told) - _NAMED} more' if told[_NAMED:] else ''}."
 
 
 def _waiting(run: Standing, now: float) -> str:
@@ -105,7 +120,7 @@ def _way_back(run: Standing, alerts: Sequence[Alert]) -> list[str]:
     found = run.progress.checkpoint(alerts[0].since)
     name = f" ({found.name})" if found and found.name else ""
     return [
-        f"Last checkpoint before it: step {found.step:,}{name}." if found else "No checkpoint from before it is left."
+        f"Last checkpoint before it: step {found.step:,}{name}." if found else "There is no checkpoint from before it."
     ]
 
 

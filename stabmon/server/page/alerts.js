@@ -7,6 +7,7 @@ import { capital, clock, number, plain, SEVERITIES, symbol } from "./words.js";
 
 // Under which the browser keeps how a person calls himself.
 const NAME = "stabmon-name";
+const NONE = served ? "None so far." : "None.";
 const KINDS = { acknowledged: "Acknowledged", muted: "Muted", false_alarm: "Called a false alarm" };
 
 const OUTCOMES = {
@@ -20,7 +21,7 @@ const OUTCOMES = {
 // Of one detector and one stretch of time only the newest word is a card of its own.
 export function alertCards(view, alerts) {
   const told = alerts.filter(({ state }) => state === "raised");
-  if (told.length === 0) return [make("p", { class: "none" }, "None so far.")];
+  if (told.length === 0) return [make("p", { class: "none" }, NONE)];
   const rank = (alert) => (alert.mark ? -1 : SEVERITIES.indexOf(alert.severity));
   const standing = told.filter((alert) => alert.open).sort((a, b) => rank(b) - rank(a));
   const over = told.filter((alert) => !alert.open);
@@ -59,7 +60,7 @@ function card(view, alert) {
 // What there is to go back to; nothing of a run that told of no checkpoint.
 function wayBack({ checkpoint, saves }) {
   if (!saves) return "";
-  const text = checkpoint ? ` step ${number(checkpoint.step)}${checkpoint.name ? ` (${checkpoint.name})` : ""}.` : " none is left.";
+  const text = checkpoint ? ` step ${number(checkpoint.step)}${checkpoint.name ? ` (${checkpoint.name})` : ""}.` : " none.";
   return make("p", { class: "back" }, make("b", {}, "Last checkpoint before it:"), text);
 }
 
@@ -129,5 +130,5 @@ export function eventLines(events) {
     const more = Object.entries(detail).map(([name, value]) => `${plain(name)} ${typeof value === "number" ? number(value) : value}`);
     return make("li", {}, `step ${number(step)}: ${plain(kind)}${more.length ? ` (${more.join(", ")})` : ""}`);
   });
-  return lines.length ? lines : [make("li", {}, "None so far.")];
+  return lines.length ? lines : [make("li", {}, NONE)];
 }

@@ -11,7 +11,8 @@ function listOf(title, pairs) {
 }
 
 export function factsOf({ settings = {}, environment = {}, labels = {}, cost, world_size: ranks, model, framework, version, rows }) {
-  const run = { model, framework, stabmon: version, ranks, ...(rows === undefined ? {} : { "steps recorded": rows }), ...environment, ...labels };
+  const { world_size: _, ...machine } = environment; // the ranks
+  const run = { model, framework, stabmon: version, ranks: version ? ranks : null, ...(rows === undefined ? {} : { "steps recorded": rows }), ...machine, ...labels };
   const time = {
     "a step, newest": `${duration(cost.recent_seconds)} (${percent(cost.recent_ratio)} of it)`,
     "whole run": `${duration(cost.total_seconds)} (${percent(cost.total_ratio)})`,
@@ -20,6 +21,6 @@ export function factsOf({ settings = {}, environment = {}, labels = {}, cost, wo
   return [
     ...listOf("Where it runs", Object.entries(run).filter(([, value]) => value !== "" && value !== null)),
     ...listOf("What the monitor was given", given),
-    ...listOf("What stabmon itself takes", Object.entries(time)),
+    ...listOf("What stabmon itself takes", cost.total_seconds ? Object.entries(time) : []),
   ];
 }

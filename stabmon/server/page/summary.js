@@ -2,7 +2,7 @@
 
 import { served } from "./api.js";
 import { find, make } from "./dom.js";
-import { capital, clock, date, duration, number, percent, symbol } from "./words.js";
+import { capital, clock, date, duration, number, percent, symbol, UNKNOWN } from "./words.js";
 
 // What a clock that is off by more than this many seconds is told as.
 const ODD_CLOCK = 60;
@@ -28,21 +28,22 @@ export function heading(view) {
   document.title = `${symbol[verdict.level]} ${name} · stabmon`;
   find("name").textContent = name;
   Object.assign(find("state"), { textContent: state ?? RECORDED, hidden: false });
-  find("about").textContent = [model ? ` ${model} (${framework})` : framework, started && `started ${date(started)}`, version && `stabmon ${version}`].filter(Boolean).join(", ");
+  find("about").textContent = version ? [` ${model} (${framework})`, started && `started ${date(started)}`, `stabmon ${version}`].filter(Boolean).join(", ") : ""; // else by another tool
 }
 
 export function tilesOf({ step, values, cost, planned, left, checkpoint }) {
   const rows = [
     ["Step", number(step), [planned && planned >= step ? `of ${number(planned)}` : "", left].filter(Boolean).join(", ")],
     ["Loss", number(values.loss), Number.isFinite(Number(values.loss ?? NaN)) ? "nats" : ""],
-    ["Position-dependent output", values.context_share === undefined ? "–" : percent(values.context_share)],
+    ["Position-dependent output", values.context_share === undefined ? UNKNOWN : percent(values.context_share)],
     ["Learning rate", number(values.learning_rate)],
     ["Gradient norm", number(values.total_grad_norm)],
     ["Step time", duration(values.step_seconds)],
     ...(checkpoint ? [["Last good checkpoint", number(checkpoint.step), [checkpoint.name, clock(checkpoint.time)].filter(Boolean).join(", ")]] : []),
     ["stabmon's own time", percent(cost.recent_ratio), `${duration(cost.recent_seconds)} a step; whole run ${percent(cost.total_ratio)}`],
   ];
-  return rows.map(([title, value, unit]) => make("div", { class: "tile" }, make("dt", {}, title), make("dd", {}, `${value} `, make("small", {}, unit ?? ""))));
+  const known = served ? rows : rows.filter(([, value]) => value !== UNKNOWN); // of a recorded run nothing more will come
+  return known.map(([title, value, unit]) => make("div", { class: "tile" }, make("dt", {}, title), make("dd", {}, `${value} `, make("small", {}, unit ?? ""))));
 }
 
 // ", 2 h ago", kept up by `freshness`; a report is of one moment, and tells of none.

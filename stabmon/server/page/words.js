@@ -1,7 +1,9 @@
 // Numbers and times as people read them.
 
+export const UNKNOWN = "–";
+
 export function number(value) {
-  if (value === null || value === undefined) return "–";
+  if (value === null || value === undefined) return UNKNOWN;
   const known = Number(value);
   if (!Number.isFinite(known)) return "not finite";
   const size = Math.abs(known);
@@ -17,13 +19,13 @@ export function measured(value, unit) {
 }
 
 export function percent(ratio) {
-  if (ratio === null || ratio === undefined) return "–";
+  if (ratio === null || ratio === undefined) return UNKNOWN;
   if (!Number.isFinite(Number(ratio))) return "not finite";
   return ratio < 0.0995 ? `${(100 * ratio).toPrecision(2)} %` : `${Math.round(100 * ratio)} %`;
 }
 
 export function duration(seconds) {
-  if (seconds === null || seconds === undefined) return "–";
+  if (seconds === null || seconds === undefined) return UNKNOWN;
   for (const [limit, size, unit] of [[0.1, 0.001, "ms"], [120, 1, "s"], [7200, 60, "min"], [172800, 3600, "h"]]) {
     if (seconds < limit) {
       const amount = seconds / size;
