@@ -139,7 +139,7 @@ class Run(Answer):
     left: str
     """The same in words; "" where it is not known."""
     checkpoint: Checkpoint | None
-    """The last one of before anything that is wrong now."""
+    """The last one, or that of before the worst that is wrong now."""
     since_time: float | None
     """Unix seconds at which began what the verdict tells of."""
     age: float | None

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 
-from stabmon.records import SEVERITIES, Alert
+from stabmon.records import Alert
 from stabmon.runlog.marks import muted_at
 from stabmon.server import models
 from stabmon.server.history import History
+from stabmon.server.progress import Checkpoint
 from stabmon.server.titles import runbook
+
+_CHECKPOINT = re.compile(r"checkpoint( from)? before step \d+(,\d{3})*")
 
 
 def alerts(history: History) -> models.Alerts:
@@ -35,10 +39,16 @@ def _of_raised(history: History, alert: Alert) -> dict[str, object]:
         "since_time": since_time(history, alert),
         "mark": models.Mark.model_validate(mark) if mark else None,
         "checkpoint": models.Checkpoint.model_validate(found) if found else None,
+        "remedies": [_named(remedy, found) for remedy in alert.remedies],
         "saves": history.progress.saves,
         "told": [models.Sent.model_validate(told) for told in latest.values()],
         "hushed_until": muted_at(history.marks, alert.step).get(alert.detector),
     }
+
+
+def _named(remedy: str, checkpoint: Checkpoint | None) -> str:
+    """Which checkpoint it means: "… a checkpoint before step 312 (step 300)"."""
+    return _CHECKPOINT.sub(rf"\g<0> (step {checkpoint.step:,})", remedy) if checkpoint else remedy
 
 
 def since_time(history: History, alert: Alert) -> float | None:
@@ -49,9 +59,9 @@ def since_time(history: History, alert: Alert) -> float | None:
 
 
 def last_good(history: History) -> models.Checkpoint | None:
-    """The last checkpoint of before anything that is wrong now."""
-    wrong = [alert.since for alert in history.troubles() if SEVERITIES.index(alert.severity) > 0]
-    found = history.progress.checkpoint(min(wrong, default=None))
+    """The last checkpoint, or that of before the worst that is wrong now."""
+    wrong = [alert.since for alert in history.troubles()[:1] if alert.severity != "info"]
+    found = history.progress.checkpoint(*wrong)
     return models.Checkpoint.model_validate(found) if found else None
 
 

@@ -94,11 +94,13 @@ def test_an_alert_names_the_last_checkpoint_of_before_it_that_was_not_deleted(wr
     for step in (10, 20, 30):
         writing.step(10, events=[saved(step)])
     writing.step(10, events=[saved(40, gone="10 20")])
-    writing.step(1, alerts=[alert(41, since=35)])
+    todo = ("Roll back to a checkpoint before step 35, and go on.", "Warm up")
+    writing.step(1, alerts=[alert(41, since=35, remedies=todo)])
     history = looked(writing)
     (row,) = answers.alerts(history).alerts
     assert row.checkpoint is not None
     assert (row.checkpoint.step, row.checkpoint.name) == (30, "checkpoint-30")
+    assert row.remedies == ["Roll back to a checkpoint before step 35 (step 30), and go on.", "Warm up"]
     assert text(writing).endswith("Last checkpoint before it: step 30 (checkpoint-30).")
     found = answers.run("r1", history).checkpoint
     assert found is not None
@@ -107,7 +109,7 @@ def test_an_alert_names_the_last_checkpoint_of_before_it_that_was_not_deleted(wr
     history = looked(writing)
     (row,) = answers.alerts(history).alerts
     assert (row.checkpoint, row.saves) == (None, True)
-    assert text(writing).endswith("No checkpoint from before it is left.")
+    assert text(writing).endswith("There is no checkpoint from before it.")
 
 
 def test_of_a_run_that_tells_of_no_checkpoint_nothing_is_said(writing: Writing) -> None:
