@@ -4,6 +4,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -322,3 +324,44 @@ def test_a_copy_of_a_living_run_log_without_its_wal_file_can_be_read(tmp_path: P
     copy.write_bytes(path.read_bytes())
     assert (read(copy).run, steps_on_disk(copy)) == (RUN, [])
     writer.close("finished")
+
+
+def test_a_row_is_in_the_file_soon_though_no_other_follows_and_never_half_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stabmon.runlog.writer._KEEP_UP_SECONDS", 0.02)
+    writer = RunLogWriter(tmp_path / "r.stabmon", RUN, clock=lambda: 0.0)  # no second ever passes
+    writer.judged_by({"spike": ("loss",)})
+    writer.keep_up()
+    writer.scored(np.float32([0.5]))
+    writer.emit(snapshot(1, 2.0), [], [])
+    writer.scored(np.float32([0.7]))  # of a row that is still to come
+    eventually(lambda: steps_on_disk(writer.path) == [1])
+    with sqlite3.connect(writer.path) as db:
+        assert db.execute("SELECT row FROM scores").fetchall() == [(1,)]
+    db.close()
+    writer.emit(snapshot(2, 2.0), [], [])
+    eventually(lambda: steps_on_disk(writer.path) == [1, 2])
+    writer.close("finished")
+    assert read(writer.path).state == "finished"
+
+
+def test_a_file_that_goes_while_no_step_comes_is_told_with_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stabmon.runlog.writer._KEEP_UP_SECONDS", 0.02)
+    writer = RunLogWriter(tmp_path / "r.stabmon", RUN, clock=lambda: 0.0)
+    writer.keep_up()
+    writer.path.unlink()
+    writer.emit(snapshot(1, 2.0), [], [])
+    eventually(lambda: writer._error is not None)
+    with pytest.raises(FileNotFoundError, match="was deleted or moved while it was written"):
+        writer.emit(snapshot(2, 2.0), [], [])
+    writer.close("stopped")
+
+
+def eventually(fact: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not fact():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
