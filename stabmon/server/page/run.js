@@ -20,6 +20,8 @@ import { plain } from "./words.js";
 // Seconds between two askings: the server may do its work in the training process.
 const EVERY = { summary: 1, alerts: 2, judges: 3, still: 10 };
 const LOOK = 500;
+// A report has all that it shows, and what is printed is drawn before.
+const EVERYTHING = "100000px";
 // Milliseconds between two tries to reach a server that is gone.
 const RETRY = 3000;
 
@@ -74,7 +76,7 @@ function watch(view) {
   view.watcher = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) view.panels.find(({ figure }) => figure === target).seen = isIntersecting;
     work(view);
-  }, { rootMargin: "300px" });
+  }, { rootMargin: served ? "300px" : EVERYTHING });
   view.panels.forEach(({ figure }) => view.watcher.observe(figure));
 }
 
