@@ -11,6 +11,12 @@ from tests.server.recorded import Writing, alert
 
 HOSTILE = "</script><img src=x onerror=document.title='owned'>\u2028🦆"
 WIDER = "return document.documentElement.scrollWidth - innerWidth"
+TOO_WIDE = """
+// Before a printer's page is laid out no chart hears that it is narrower.
+document.querySelector("main").style.maxWidth = "718px";
+const cut = (canvas) => canvas.getBoundingClientRect().right > canvas.closest("figure").getBoundingClientRect().right + 1;
+return [...document.querySelectorAll("figure canvas")].filter(cut).map((canvas) => canvas.closest("figure").id)
+"""
 CANVASES = "return document.querySelectorAll('figure canvas, .chart canvas').length"
 
 
@@ -69,6 +75,23 @@ def test_a_runbook_is_shown_without_a_server(browser: Browser, stall: str) -> No
     assert browser.run("return location.protocol") == "file:"
 
 
+def test_on_paper_all_charts_are_there_and_none_is_wider_than_its_panel(browser: Browser, stall: str) -> None:
+    browser.open(stall)
+    shown = browser.run(
+        "return [...document.querySelectorAll('figure')].filter((f) => f.offsetParent).map((f) => f.id)"
+    )
+    assert len(shown) >= 5
+    browser.until(lambda: sorted(browser.drawn()) == sorted(shown))  # without anybody scrolling there
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        browser.run("dispatchEvent(new Event('beforeprint'))")
+        assert browser.run("return document.querySelectorAll('details:not(.hints):not([open])').length") == 0
+        assert browser.run(TOO_WIDE) == []
+        assert browser.run("return document.querySelector('.toolbar').offsetParent") is None
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 def test_another_tools_file_on_a_phone_says_what_was_read_and_what_was_not(browser: Browser, tmp_path: Path) -> None:
     address = written(tmp_path / "out.html", report(table(tmp_path / "<b>log.csv", diverging_losses())))
     browser.size(390, 844)
@@ -77,7 +100,12 @@ def test_another_tools_file_on_a_phone_says_what_was_read_and_what_was_not(brows
     assert browser.text("#name") == "<b>log.csv"
     page = browser.text()
     assert "Loss read from 'loss', step from 'step'." in page
-    assert "What the others need is not in it: loss_shift, context_stall" in page
+    assert browser.text("#state") == "recorded"
+    assert "Not seen: inside the network" in page
+    assert "axis" not in browser.text(".toolbar")  # the file tells no times
+    assert not {"Position-dependent output", "Gradient norm", "Step time"} & set(browser.texts(".tile dt"))
+    browser.press("Not seen: inside the network")
+    browser.until_shown("What loss_shift, context_stall", ".verdict")
     assert browser.run(WIDER) <= 0
     assert browser.complaints() == []
 
