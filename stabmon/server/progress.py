@@ -1,56 +1,15 @@
-"""How far a run is: when it will end, and which checkpoint it could go back to."""
+"""When a run will end, as things go."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
-from stabmon.records import CHECKPOINT, PLANNED, Event
 from stabmon.runlog.tail import Chunk
 
 _NEWEST = 10
 """Stretches of the course, a third of it, whose median is the pace: evaluations count, a stop does not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """One that was written and not deleted, as far as is known."""
-
-    step: int
-    time: float
-    name: str
-    """The last part of its path; "" where it is not known."""
-
-
-class Progress:
-    """What events told of it."""
-
-    def __init__(self) -> None:
-        self.planned: int | None = None
-        """Steps that the run is to have in all."""
-        self.saves = False
-        """Whether any checkpoint was told of."""
-        self._there: dict[int, Checkpoint] = {}
-
-    def take(self, events: Iterable[Event]) -> None:
-        for event in events:
-            if event.kind == PLANNED:
-                self.planned = int(event.detail["steps"])
-            elif event.kind == CHECKPOINT:
-                self.saves = True
-                self._there[event.step] = Checkpoint(event.step, event.time, str(event.detail.get("name", "")))
-                for step in str(event.detail.get("gone", "")).split():
-                    self._there.pop(int(step), None)
-
-    def checkpoint(self, before: int | None = None) -> Checkpoint | None:
-        """The last one, or the last of before that step."""
-        return max(
-            (one for one in self._there.values() if before is None or one.step < before),
-            key=lambda one: one.step,
-            default=None,
-        )
 
 
 def pace(course: Sequence[Chunk]) -> float | None:

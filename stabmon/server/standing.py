@@ -14,9 +14,10 @@ import numpy as np
 from stabmon.catalog import STATISTICS
 from stabmon.records import ARCHITECTURE, NOT_SEEN, PART_FAILED, SEVERITIES, Alert, Event, Layout, Run, RunState, Site
 from stabmon.runlog.marks import Mark, muted, standing
+from stabmon.runlog.progress import Progress
 from stabmon.runlog.tail import Chunk, News, Tail
 from stabmon.runlog.told import Told
-from stabmon.server.progress import Progress, pace
+from stabmon.server.progress import pace
 
 POLL_SECONDS = 0.5
 """A run log is asked no more often than this, however many pages look at it."""

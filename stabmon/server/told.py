@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 
 from stabmon.records import Alert
 from stabmon.runlog.marks import muted_at
+from stabmon.runlog.progress import named
 from stabmon.server import models
 from stabmon.server.history import History
-from stabmon.server.progress import Checkpoint
 from stabmon.server.titles import runbook
-
-_CHECKPOINT = re.compile(r"checkpoint( from)? before step \d+(,\d{3})*")
 
 
 def alerts(history: History) -> models.Alerts:
@@ -39,16 +36,11 @@ def _of_raised(history: History, alert: Alert) -> dict[str, object]:
         "since_time": since_time(history, alert),
         "mark": models.Mark.model_validate(mark) if mark else None,
         "checkpoint": models.Checkpoint.model_validate(found) if found else None,
-        "remedies": [_named(remedy, found) for remedy in alert.remedies],
+        "remedies": [named(remedy, found) for remedy in alert.remedies],
         "saves": history.progress.saves,
         "told": [models.Sent.model_validate(told) for told in latest.values()],
         "hushed_until": muted_at(history.marks, alert.step).get(alert.detector),
     }
-
-
-def _named(remedy: str, checkpoint: Checkpoint | None) -> str:
-    """Which checkpoint it means: "… a checkpoint before step 312 (step 300)"."""
-    return _CHECKPOINT.sub(rf"\g<0> (step {checkpoint.step:,})", remedy) if checkpoint else remedy
 
 
 def since_time(history: History, alert: Alert) -> float | None:

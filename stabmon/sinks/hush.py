@@ -1,14 +1,18 @@
-"""Detectors that somebody muted: their alerts reach no person until that is over. Nothing else hears of it."""
+"""Alerts on their way to people: those of muted detectors reach nobody until that is over, and remedies name the
+checkpoint that they mean. Nothing else hears of it."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from stabmon.records import Alert, Event, RunState, Snapshot
 from stabmon.runlog.marks import marks_of, muted, muted_at
+from stabmon.runlog.progress import Progress, events_of, named
 from stabmon.sinks import Sink
 from stabmon.sinks.console import Console
 from stabmon.sinks.notify import Notify
@@ -32,6 +36,8 @@ class Hush:
         self._asked = -1
         self._asked_at = float("-inf")
         self._muted: Mapping[str, int] = {}
+        self.progress = Progress()
+        """What the run told of its checkpoints."""
 
     def muted(self, step: int) -> Mapping[str, int]:
         """Detectors, and the last step of each one's mute; where it cannot be read, as it was."""
@@ -42,6 +48,11 @@ class Hush:
             except (OSError, ValueError) as error:
                 _log.debug("stabmon: mutes cannot be read: %s", error)
         return self._muted
+
+    def remember(self) -> None:
+        """What was told of checkpoints before a resume."""
+        with suppress(OSError, ValueError):
+            self.progress.take(events_of(self._run_log))
 
     def left_over(self, alerts: Sequence[Alert], newest: int) -> dict[str, Alert]:
         """What a run that stopped after that step had withheld until then, by detector; `alerts`: all of it.
@@ -77,6 +88,8 @@ class Hushed:
         self._withheld: dict[str, Alert] = {}
 
     def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
+        if events:
+            self._hush.progress.take(events)
         if alerts or self._withheld:
             alerts = [*self._over(snapshot.step), *self._heard(snapshot.step, alerts)]
         self._sink.emit(snapshot, alerts, events)
@@ -84,6 +97,7 @@ class Hushed:
     def recall(self, alerts: Sequence[Alert], newest: Snapshot | None) -> None:
         """All alerts of before a resume, and the last snapshot."""
         self._withheld = self._hush.left_over(alerts, newest.step) if newest else {}
+        self._hush.remember()
 
     def close(self, state: RunState) -> None:
         self._sink.close(state)
@@ -108,6 +122,25 @@ class Hushed:
         return [self._withheld.pop(name) for name in over]
 
 
+class WayBack:
+    """A sink that tells people, with remedies that name the checkpoint to go back to."""
+
+    def __init__(self, sink: Sink, progress: Progress) -> None:
+        self.name = sink.name
+        self._sink = sink
+        self._progress = progress
+
+    def emit(self, snapshot: Snapshot, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
+        self._sink.emit(snapshot, [self._named(alert) for alert in alerts], events)
+
+    def close(self, state: RunState) -> None:
+        self._sink.close(state)
+
+    def _named(self, alert: Alert) -> Alert:
+        found = self._progress.checkpoint(alert.since)
+        return replace(alert, remedies=tuple(named(remedy, found) for remedy in alert.remedies)) if found else alert
+
+
 def hushed(sink: Sink, hush: Hush | None) -> Sink:
-    """As it is, or, if it tells people, without what they muted."""
-    return Hushed(sink, hush) if hush and isinstance(sink, _TELLS_PEOPLE) else sink
+    """As it is, or, if it tells people, without what they muted and with what they can go back to."""
+    return Hushed(WayBack(sink, hush.progress), hush) if hush and isinstance(sink, _TELLS_PEOPLE) else sink

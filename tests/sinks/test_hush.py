@@ -1,13 +1,14 @@
 import logging
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from stabmon.records import Alert, Severity
+from stabmon.records import CHECKPOINT, Alert, Event, Severity
 from stabmon.runlog import RunLogWriter, read
 from stabmon.runlog.marks import Mark, add_mark, marks_of
 from stabmon.sinks.console import Console
@@ -37,12 +38,12 @@ class Heard:
         assert isinstance(self._console, Hushed)
         self._console.recall(read(self._log.path).alerts, snapshot(newest, 1.0))
 
-    def at(self, step: int, *alerts: Alert) -> list[str]:
+    def at(self, step: int, *alerts: Alert, events: Sequence[Event] = ()) -> list[str]:
         self._caplog.clear()
         taken = snapshot(step, 1.0)
-        self._log.emit(taken, alerts, [])
+        self._log.emit(taken, alerts, events)
         with self._caplog.at_level(logging.INFO, logger="stabmon"):
-            self._console.emit(taken, alerts, [])
+            self._console.emit(taken, alerts, events)
         return [record.getMessage().partition("\n")[0] for record in self._caplog.records]
 
 
@@ -165,6 +166,24 @@ def test_a_mute_that_was_taken_back_while_nothing_ran_is_over_at_once(
     again = Heard(RunLogWriter(log.path, RUN, resume_at=10), caplog)
     again.recall(10)
     assert len(again.at(11)) == 1
+
+
+def saved(step: int, gone: str = "") -> Event:
+    return Event(step, 1.0, CHECKPOINT, {"name": f"checkpoint-{step}", "gone": gone})
+
+
+def test_people_are_told_which_checkpoint_a_remedy_means_also_after_a_restart(
+    log: RunLogWriter, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard(log, caplog)
+    heard.at(1, events=[saved(1), saved(2)])
+    lost = replace(alert(10), since=8, remedies=("Roll back to a checkpoint before step 8, and warm up.",))
+    heard.at(10, lost)
+    assert "1. Roll back to a checkpoint before step 8 (step 2), and warm up." in caplog.text
+    assert read(log.path).alerts[0].remedies == lost.remedies  # which a replay gives again
+    again = resumed(log, caplog, 10)
+    again.at(11, replace(lost, step=11), events=[saved(11, gone="2")])
+    assert "1. Roll back to a checkpoint before step 8 (step 1), and warm up." in caplog.text
 
 
 def test_other_detectors_are_told_of_and_so_is_the_end_of_what_was_told(heard: Heard, log: RunLogWriter) -> None:
