@@ -14,7 +14,8 @@ WIDER = "return document.documentElement.scrollWidth - innerWidth"
 TOO_WIDE = """
 // Before a printer's page is laid out no chart hears that it is narrower.
 document.querySelector("main").style.maxWidth = "718px";
-const cut = (canvas) => canvas.getBoundingClientRect().right > canvas.closest("figure").getBoundingClientRect().right + 1;
+const right = (element) => element.getBoundingClientRect().right;
+const cut = (canvas) => right(canvas) > right(canvas.closest("figure")) + 1;
 return [...document.querySelectorAll("figure canvas")].filter(cut).map((canvas) => canvas.closest("figure").id)
 """
 CANVASES = "return document.querySelectorAll('figure canvas, .chart canvas').length"
