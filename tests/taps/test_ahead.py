@@ -6,10 +6,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import BertConfig, BertLMHeadModel
 
 from stabmon import Monitor
 from stabmon.detectors.wiring import Wiring
@@ -137,9 +139,23 @@ class Whole(nn.Module):
 def test_labels_that_are_the_inputs_count_where_the_models_own_loss_shifts_them(
     kind: Kind, shifts: bool, expected: bool | None
 ) -> None:
+    """Also where the model hardly says anything yet, so that all losses are near ln 32."""
     tokens, _ = batch()
-    call = Call((), {"input_ids": tokens, "labels": tokens.clone()})
-    assert looks_ahead(Whole(kind, shifts), call, None) is expected
+    call, model = Call((), {"input_ids": tokens, "labels": tokens.clone()}), Whole(kind, shifts)
+    assert looks_ahead(model, call, None) is expected
+    with torch.no_grad():
+        model.net.head.weight.mul_(0.01)
+        model.net.head.bias.zero_()
+    assert float(model(tokens, tokens).loss.detach()) == pytest.approx(np.log(VOCABULARY), rel=1e-3)
+    assert looks_ahead(model, call, None) is expected
+
+
+@pytest.mark.parametrize("decoder", [True, False])
+def test_a_bert_that_was_not_told_to_be_a_decoder_sees_what_it_is_to_predict(decoder: bool) -> None:
+    size = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32}
+    model = BertLMHeadModel(BertConfig(**size, num_attention_heads=2, is_decoder=decoder))
+    tokens, _ = batch()
+    assert looks_ahead(model, Call((), {"input_ids": tokens, "labels": tokens.clone()}), None) is not decoder
 
 
 @pytest.mark.parametrize("kind", ["causal", "both"])
