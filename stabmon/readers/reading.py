@@ -17,6 +17,10 @@ class ReadError(ValueError):
     """A file that cannot be read: its name, what was found, what can be read, what to do. One line, for people."""
 
 
+class NoRun(ReadError):
+    """It is about runs, and no run itself."""
+
+
 class Notes(list[str]):
     """Sentences for people, each told once."""
 
@@ -32,6 +36,8 @@ class Asked:
     loss: str | None = None
     step: str | None = None
     run: str | None = None
+    every: bool = False
+    """All runs of the file, each reading with the name of its own."""
 
 
 @dataclass(slots=True)
@@ -51,6 +57,9 @@ class Reading:
     """Unix seconds, or seconds since the start."""
     bare: bool = field(default=False, init=False)
     """Not finite because nothing is in its row, unless it is the last one."""
+
+    run: str = field(default="", init=False)
+    """Where every run is read."""
 
     @property
     def trained(self) -> bool:

@@ -91,16 +91,25 @@ def opened(
     """
     asked = Asked(loss, step, run)
     if not isinstance(source, Path):
-        name = getattr(source, "name", "")
         with for_people("standard input"):
-            return _of_source(
-                Source(source, "standard input" if name in ("", "<stdin>", 0) else str(name), None, follow, Notes()),
-                asked,
-            )
+            return _of_source(Source(source, name_of(source), None, follow, Notes()), asked)
     with for_people(str(source)):
         if source.is_dir():
             return _of_folder(source, asked, follow)
         return _of_file(source, asked, follow)
+
+
+def name_of(source: Path | BinaryIO) -> str:
+    """As people call it."""
+    name = source if isinstance(source, Path) else getattr(source, "name", "")
+    return "standard input" if name in ("", "<stdin>", 0) else str(name)
+
+
+def began(path: Path | None, first: Reading | None) -> float:
+    """Unix seconds: as the file tells, else when it was written last."""
+    if first is not None and isfinite(first.time) and first.time > UNIX:
+        return first.time
+    return path.stat().st_mtime if path else time.time()
 
 
 @contextmanager
@@ -244,13 +253,13 @@ def _recording(
     kind: str, name: str, path: Path | None, readings: _Readings, notes: Notes, stopped: Stop, follow: bool
 ) -> Recording:
     """Looks at the first reading for the time at which it began; not where that may have to be waited for."""
-    started = path.stat().st_mtime if path else time.time()
+    first = None
     if not follow:
         first = next(readings, None)
         if first is None:
             raise ReadError(f"{path or name} is {kind}, but holds no loss; nothing can be judged")
-        started = first.time if isfinite(first.time) and first.time > UNIX else started
         readings = chain([first], readings)
+    started = began(path, first)
     feeding = Feeding(started, notes)
     return Recording(
         kind, Run(printable(name), started, framework=kind), notes, (), None, feeding, feeding.feeds(readings), stopped

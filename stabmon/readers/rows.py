@@ -14,6 +14,8 @@ from stabmon.readers.reading import Asked, Notes, ReadError, Reading, number, wh
 
 Row = Mapping[str, object]
 
+OPEN = 256
+"""So many runs of one file are read at a time; each takes up to 200 KB with its detectors."""
 _EVALUATIONS = 5
 """So many without a training loss: there is none, and the evaluation's is read instead."""
 _MORE = ("learning_rate", "grad_norm", "eval_loss", "epoch", "time")
@@ -61,6 +63,8 @@ class Roles:
     run: str = ""
     """Name of the column that tells runs apart, where there are several."""
     read_run: str = ""
+    every: bool = False
+    """All of them are read."""
     others: tuple[str, ...] = ()
     """Other runs, those that the head has."""
 
@@ -87,7 +91,8 @@ def roles(rows: Sequence[Row], asked: Asked, notes: Notes, where: str) -> Roles 
     step = step or (chosen["epoch"] if _counts_epochs(rows, loss, chosen["epoch"]) else "")
     made = replace(Roles(loss, step, **chosen), **_runs(rows, seen, asked, where))
     if made.others:
-        notes.say(f"Several runs, told apart by {made.run!r}; {made.read_run!r} is read.")
+        read = "" if made.every else f"; {made.read_run!r} is read"
+        notes.say(f"Several runs, told apart by {made.run!r}{read}.")
     _say(made, [name for name in losses if name != loss and seen[name]], notes)
     return made
 
@@ -98,6 +103,8 @@ def _runs(rows: Sequence[Row], seen: dict[str, int], asked: Asked, where: str) -
     found = list(dict.fromkeys(str(row[column]) for row in rows if column and row.get(column) not in (None, "")))
     if asked.run is not None and not found:
         raise ReadError(f"{where} has no column that tells runs apart, so leave the run's name out")
+    if asked.every:
+        return {"run": column, "every": True, "others": tuple(found[1:])} if found else {}
     if len(found) + (asked.run is not None) < 2:
         return {}
     read = asked.run or found[0]
@@ -130,26 +137,56 @@ def _listed(found: Sequence[str] | Mapping[str, int]) -> str:
 
 def reader(roles: Roles) -> Callable[[Row], Reading | None]:
     """Reads a row; None where it tells nothing. ValueError: a cell is no number."""
-    blanks = Blanks(roles.step, {roles.loss, roles.grad_norm}, {roles.step, roles.epoch, roles.time})
-    evaluation, known = roles.eval_loss, 0
+    if not roles.run:
+        return _Rows(roles).read
+    if roles.every:
+        return _Runs(roles).read
+    rows = _Rows(roles)
+    return lambda row: rows.read(row) if str(row.get(roles.run)) == roles.read_run else None
 
-    def read(row: Row) -> Reading | None:
-        nonlocal evaluation, known
-        get = row.get
-        if roles.run and str(get(roles.run)) != roles.read_run:
-            return None
+
+class _Runs:
+    """Rows of several runs; what was learnt of one is forgotten once `OPEN` others have come after it."""
+
+    def __init__(self, roles: Roles) -> None:
+        self._roles = roles
+        self._open: dict[str, _Rows] = {}
+        self._last = ""
+
+    def read(self, row: Row) -> Reading | None:
+        name = str(row.get(self._roles.run) or "")
+        if name != self._last:
+            self._open[name] = self._open.pop(name) if name in self._open else _Rows(self._roles)
+            self._last = name
+            if len(self._open) > OPEN:
+                del self._open[next(iter(self._open))]
+        if name and (made := self._open[name].read(row)) is not None:
+            made.run = name
+            return made
+        return None
+
+
+class _Rows:
+    """Of one run."""
+
+    def __init__(self, roles: Roles) -> None:
+        self._roles = roles
+        self._blanks = Blanks(roles.step, {roles.loss, roles.grad_norm}, {roles.step, roles.epoch, roles.time})
+        self._evaluation, self._known = roles.eval_loss, 0
+
+    def read(self, row: Row) -> Reading | None:
+        get, roles = row.get, self._roles
         loss, norm, rate = number(get(roles.loss)), _number(get, roles.grad_norm), _number(get, roles.learning_rate)
-        if loss != loss and not evaluation and len(row) != known:  # the first evaluation may come late
-            known, evaluation = len(row), next(iter(names.best("eval_loss", counts([row]))), "")
-            evaluation = "" if evaluation == roles.loss else evaluation
-        evaluated = number(get(evaluation)) if evaluation else nan
+        if loss != loss and not self._evaluation and len(row) != self._known:
+            self._look_for_evaluation(row)
+        evaluated = number(get(self._evaluation)) if self._evaluation else nan
         bare = False
         if loss == loss:
             step = whole(get(roles.step))
-            blanks.learn(row, step)
+            self._blanks.learn(row, step)
         else:
-            if blanks.hides(row):
-                loss, bare = inf, blanks.bare and rate != rate
+            if self._blanks.hides(row):
+                loss, bare = inf, self._blanks.bare and rate != rate
             elif evaluated != evaluated and norm != norm and rate != rate:
                 return None
             step = whole(get(roles.step))
@@ -158,7 +195,10 @@ def reader(roles: Roles) -> Callable[[Row], Reading | None]:
         made.bare = bare
         return made
 
-    return read
+    def _look_for_evaluation(self, row: Row) -> None:
+        """The first one may come late."""
+        found = next(iter(names.best("eval_loss", counts([row]))), "")
+        self._known, self._evaluation = len(row), "" if found == self._roles.loss else found
 
 
 def _number(get: Callable[[str], object], name: str) -> float:

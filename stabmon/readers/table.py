@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -46,14 +46,16 @@ def readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | Non
     if chosen is None:
         raise ReadError(f"{source.name} has no column that looks like a loss; name one with --loss: {columns}")
     source.run, source.others = chosen.read_run, chosen.others
-    return read_rows(source, columns, delimiter, chosen)
+    return read_rows(source, columns, delimiter, [reader(chosen)])
 
 
-def read_rows(source: Source, columns: Sequence[str], delimiter: str, chosen: Roles) -> Iterator[Reading | None]:
-    """A row with more or fewer cells, or with a word for a number, is left out and counted; a header that comes again
-    is none.
+def read_rows(
+    source: Source, columns: Sequence[str], delimiter: str, readers: Sequence[Callable[[Row], Reading | None]]
+) -> Iterator[Reading | None]:
+    """What each of `readers` makes of a row. A row with more or fewer cells, or with a word for a number, is left out
+    and counted; a header that comes again is none.
     """
-    read, spoiled, number, first = reader(chosen), 0, 0, ""
+    spoiled, number, first = 0, 0, ""
     for cells in _rows(source, delimiter):
         if cells is None:
             yield None
@@ -62,12 +64,12 @@ def read_rows(source: Source, columns: Sequence[str], delimiter: str, chosen: Ro
         if cells == columns or [cell.strip() for cell in cells] == columns:
             continue
         try:
-            made = read(dict(zip(columns, cells, strict=True)))
+            row = dict(zip(columns, cells, strict=True))
+            found = [made for read in readers if (made := read(row)) is not None]
         except ValueError as error:
             spoiled, first = spoiled + 1, first or f"line {number}: {error}"
             continue
-        if made is not None:
-            yield made
+        yield from found
     if spoiled:
         source.notes.say(f"{spoiled} rows were left out because they could not be read; the first is {first[:200]}.")
 

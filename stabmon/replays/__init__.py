@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from stabmon.detectors import Detector
 from stabmon.detectors.given import detectors_of
-from stabmon.readers import opened
+from stabmon.readers import every_run, opened
 from stabmon.replays.judging import Replay
 from stabmon.replays.verdict import Incident, Verdict
 
-__all__ = ["Incident", "Replay", "Verdict", "replay"]
+__all__ = ["Incident", "Replay", "Verdict", "replay", "verdicts"]
 
 
 def replay(
@@ -33,3 +34,22 @@ def replay(
     made = Replay(recording, str(path), None if detectors is None else detectors_of(detectors))
     made.run()
     return made.verdict(since)
+
+
+def verdicts(
+    path: str | Path, *, loss: str | None = None, step: str | None = None, since: int = 0
+) -> Iterator[Verdict]:
+    """Of every run that a file holds, read once; each as its run ends. `-` is standard input. ValueError: as that of
+    `replay`, after the verdicts on the runs that were begun.
+    """
+    begun: dict[int, Replay] = {}
+    source = sys.stdin.buffer if str(path) == "-" else Path(path)
+    for recording, fed in every_run(source, loss=loss, step=step):
+        if (made := begun.get(id(recording))) is None:
+            made = begun[id(recording)] = Replay(recording, str(path))
+        if fed is not None:
+            made.feed(*fed)
+            continue
+        made.end()
+        yield made.verdict(since)
+        del begun[id(recording)]

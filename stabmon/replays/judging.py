@@ -8,7 +8,7 @@ from math import isnan, nan
 from stabmon.detectors import Detector, default_detectors
 from stabmon.pipeline import Pipeline, build
 from stabmon.readers import Recording
-from stabmon.records import Snapshot
+from stabmon.records import Event, Snapshot
 from stabmon.replays.needs import Seen, could_not_run, judges, levels
 from stabmon.replays.verdict import Verdict, from_step
 from stabmon.sinks import Sink
@@ -38,15 +38,21 @@ class Replay:
         """Reads to the end, which one that follows has only when it is stopped. ReadError: as the reader's."""
         try:
             for snapshot, events in self.recording.feeds():
-                if self._pipeline is None:
-                    self._begin(snapshot)
-                assert self._pipeline is not None
-                self._see(snapshot)  # before its alerts are told: Ctrl-C may follow on them
-                self._pipeline.feed(snapshot, events)
+                self.feed(snapshot, events)
         finally:
-            state = self.recording.recorded.state if self.recording.recorded else "finished"
-            (self._pipeline or build(self.recording.run, (), self._sinks)).close(state)
+            self.end()
         return self.verdict()
+
+    def feed(self, snapshot: Snapshot, events: Sequence[Event]) -> None:
+        """For whoever goes through the recording himself."""
+        pipeline = self._pipeline or self._begin(snapshot)
+        self._see(snapshot)  # before its alerts are told: Ctrl-C may follow on them
+        pipeline.feed(snapshot, events)
+
+    def end(self) -> None:
+        """Nothing more is fed."""
+        state = self.recording.recorded.state if self.recording.recorded else "finished"
+        (self._pipeline or build(self.recording.run, (), self._sinks)).close(state)
 
     def verdict(self, since: int = 0) -> Verdict:
         """`since`: leaves out what was over by then."""
@@ -70,11 +76,12 @@ class Replay:
             notes=tuple(note for note in (*recording.notes, hint) if note),
         )
 
-    def _begin(self, first: Snapshot) -> None:
+    def _begin(self, first: Snapshot) -> Pipeline:
         self._first = first
         if self._detectors is None:
             self._detectors = default_detectors() if self.recording.recorded else judges(first.layout)
         self._pipeline = build(self.recording.run, self._detectors, self._sinks)
+        return self._pipeline
 
     def _see(self, snapshot: Snapshot) -> None:
         self._steps += self._last is None or snapshot.step != self._last.step  # an evaluation may follow on its step

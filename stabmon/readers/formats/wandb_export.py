@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from stabmon.readers import names, table
 from stabmon.readers.format import Format, Head
 from stabmon.readers.reading import Asked, ReadError, Reading
-from stabmon.readers.rows import Roles, counts
+from stabmon.readers.rows import Roles, Row, counts, reader
 from stabmon.readers.source import Source
 
 _EXTREMES = ("__MIN", "__MAX")
@@ -36,13 +36,30 @@ def _readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | No
     run = asked.run or full.get(asked.loss or "") or next(iter(runs), "")
     if run not in runs:
         raise ReadError(f"{source.name} has no run {run!r}; it has: {', '.join(runs) or 'none'}")
+    if asked.every and asked.loss not in full:
+        seen = counts(table.head_rows(head))
+        tagged = [_tagged(name, _roles(columns[0], runs[name], seen, asked, source.name)) for name in runs]
+        source.others = tuple(runs)[1:]
+        return table.read_rows(source, columns, delimiter, tagged)
     source.others = tuple(other for other in runs if other != run)
     chosen = _roles(columns[0], runs[run], counts(table.head_rows(head)), asked, source.name)
     source.run = run
     source.notes.say(f"Loss read from {chosen.loss!r}, step from {chosen.step!r}.")
     if source.others:
         source.notes.say(f"{len(runs)} runs in this file: {', '.join(runs)}.")
-    return table.read_rows(source, columns, delimiter, chosen)
+    return table.read_rows(source, columns, delimiter, [reader(chosen)])
+
+
+def _tagged(run: str, chosen: Roles) -> Callable[[Row], Reading | None]:
+    """Readings of a run with its name."""
+    read = reader(chosen)
+
+    def tagged(row: Row) -> Reading | None:
+        if (made := read(row)) is not None:
+            made.run = run
+        return made
+
+    return tagged
 
 
 def _roles(step: str, metrics: dict[str, str], seen: dict[str, int], asked: Asked, name: str) -> Roles:
