@@ -15,6 +15,7 @@ _STEPS: tuple[str, ...] = (
     *("updates", "update", "stepidx", "globalbatch", "batch", "batchidx", "it"),
 )
 _TIMES = {"timestamp", "walltime", "wallclock", "time", "createdat", "datetime", "runtime", "elapsed", "elapsedtime"}
+_SUBJECTS = {"id", "runid", "run", "runname", "name", "file", "filename", "path", "experiment", "model", "checkpoint"}
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
@@ -76,6 +77,11 @@ def time(name: str) -> float | None:
 
 def run(name: str) -> float | None:
     return {"runid": 0, "run": 1, "runname": 2}.get("".join(words(name)))
+
+
+def subject(name: str) -> bool:
+    """What a table of runs names each of its rows by."""
+    return "".join(words(name)) in _SUBJECTS
 
 
 ROLES: dict[str, Callable[[str], float | None]] = {

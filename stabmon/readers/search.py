@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from glob import glob, has_magic
 from pathlib import Path
 
+from stabmon.readers import table
 from stabmon.readers.format import Head
 from stabmon.readers.formats import FORMATS, mlflow, run_log, tensorboard
 from stabmon.readers.reading import Asked, Notes, ReadError
@@ -22,19 +23,20 @@ _SKIPPED = {"node_modules", "__pycache__", ".git", ".venv", "site-packages"}
 _STATE = "trainer_state.json"
 
 
-def found(paths: Sequence[str]) -> list[Path]:
+def found(paths: Sequence[str], notes: Notes | None = None) -> list[Path]:
     """Files and folders that are runs. A file that was named is told as it is, readable or not; folders are searched,
-    by content. "-" stays.
+    by content. "-" stays. What was left out of a folder though it speaks of losses is said to `notes`.
 
     ReadError: there is nothing at a path, or nothing in a folder that can be read.
     """
     made: list[Path] = []
+    said = Notes() if notes is None else notes
     for given in paths:
-        made += [path for path in _found(given) if path not in made]
+        made += [path for path in _found(given, said) if path not in made]
     return made
 
 
-def _found(given: str) -> list[Path]:
+def _found(given: str, notes: Notes) -> list[Path]:
     path = Path(given).expanduser()
     if given == "-":
         return [Path("-")]
@@ -43,7 +45,9 @@ def _found(given: str) -> list[Path]:
         if not matches:
             raise ReadError(f"nothing matches {given}; put quotes around it only where the shell should not expand it")
         return [
-            one for match in matches for one in (_in_folder(Path(match)) if Path(match).is_dir() else [Path(match)])
+            one
+            for match in matches
+            for one in (_in_folder(Path(match), notes) if Path(match).is_dir() else [Path(match)])
         ]
     if not path.exists():
         raise ReadError(f"{given} is not there; give a file, a folder, or - for standard input")
@@ -51,22 +55,22 @@ def _found(given: str) -> list[Path]:
         return [path]
     if not os.access(path, os.R_OK | os.X_OK):
         raise ReadError(f"{given} may not be read by you (permission denied)")
-    if not (runs := _in_folder(path)):
+    if not (runs := _in_folder(path, notes)):
         raise ReadError(f"{given} is a folder without a run; it may hold {READABLE}")
     return runs
 
 
-def _in_folder(folder: Path) -> list[Path]:
+def _in_folder(folder: Path, notes: Notes) -> list[Path]:
     runs: list[Path] = []
     checkpoints: list[Path] = []
-    for count, path in enumerate(_candidates(folder)):
+    for count, path in enumerate(_candidates(folder, notes)):
         if count >= MOST_FILES:
             raise ReadError(f"{folder} has more than {MOST_FILES} files; give a folder nearer to the runs")
         (checkpoints if _of_checkpoint(path) else runs).append(path)
     return sorted(runs + _newest(checkpoints, runs))
 
 
-def _candidates(folder: Path) -> Iterator[Path]:
+def _candidates(folder: Path, notes: Notes) -> Iterator[Path]:
     """Links to folders are not followed, so that there are no loops."""
     for here, folders, files in os.walk(folder, onerror=None):
         at = Path(here)
@@ -78,11 +82,11 @@ def _candidates(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
         for name in sorted(files):
             path = at / name
-            if not name.startswith(".") and path.suffix.lower() not in _NEVER and _is_run(path):
+            if not name.startswith(".") and path.suffix.lower() not in _NEVER and _is_run(path, notes):
                 yield path
 
 
-def _is_run(path: Path) -> bool:
+def _is_run(path: Path, notes: Notes) -> bool:
     try:
         if not path.is_file() or "tfevents" in path.name or path.name.endswith(("-wal", "-shm")):
             return False
@@ -94,7 +98,11 @@ def _is_run(path: Path) -> bool:
             while source.look() and len(source.head) < _LOOKED_AT:
                 pass
             head = Head(source.head, source.ended)
-            return not is_binary(head.raw) and any(form.fits(head, Asked()) for form in FORMATS)
+            if is_binary(head.raw) or not any(form.fits(head, Asked()) for form in FORMATS):
+                return False
+            if of_runs := table.is_of_runs(head):
+                notes.say(f"{path.name} is a table of runs, one a row, and no run; it was left out.")
+            return not of_runs
     except (OSError, ValueError, RecursionError):
         return False
 

@@ -10,13 +10,15 @@ import numpy as np
 
 from stabmon.readers.feeding import Fed, Feeding
 from stabmon.readers.format import Head
-from stabmon.readers.reading import Asked, Notes, ReadError, Reading
+from stabmon.readers.names import ROLES, subject
+from stabmon.readers.reading import Asked, NoRun, Notes, ReadError, Reading
 from stabmon.readers.rows import Roles, Row, reader, roles
 from stabmon.readers.source import Source
 from stabmon.readers.text import lines
 
 _DELIMITERS = (",", "\t", ";")
 _LONGEST_ROW = 1 << 20
+OF_RUNS = "{} is a table of runs, one a row, and no run; give the runs themselves"
 _DECIMAL = re.compile(r"(?<=\d),(?=\d+(?:[eE][-+]?\d+)?\s*(?:[;\"]|$))")
 """Semicolons part columns where the comma parts a number."""
 
@@ -39,9 +41,23 @@ def head_rows(head: Head) -> list[Row]:
     return [dict(zip(columns, cells, strict=True)) for cells in found if len(cells) == len(columns)]
 
 
+def is_of_runs(head: Head) -> bool:
+    """A row a run, with its name and what became of it: no steps, no times, and names that never come twice."""
+    rows = head_rows(head)
+    columns = rows[0].keys() if rows else ()
+    if len(rows) < 2 or any(ROLES[role](name) is not None for role in ("step", "epoch", "time") for name in columns):
+        return False
+    return any(
+        subject(name) and len({row[name] for row in rows}) == len(rows) and not _numeric(str(rows[0][name]))
+        for name in columns
+    )
+
+
 def readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | None]:
     """ReadError: no column looks like a loss, or the one that was asked for is not there."""
     columns, delimiter = header(head)
+    if asked.loss is None and asked.step is None and is_of_runs(head):
+        raise NoRun(OF_RUNS.format(source.name))
     chosen = roles(head_rows(head) or [dict.fromkeys(columns, "")], asked, source.notes, source.name)
     if chosen is None:
         raise ReadError(f"{source.name} has no column that looks like a loss; name one with --loss: {columns}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stabmon.readers import found, opened
+from stabmon.readers import NoRun, Notes, found, opened
 from tests.readers.made import nanogpt, trainer_state
 
 
@@ -41,3 +41,16 @@ def test_home_is_meant_by_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "x.log").write_text(nanogpt().text)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert [opened(path).format for path in found(["~/x.log"])] == ["nanoGPT log"]
+
+
+def test_a_table_of_runs_is_no_run(tmp_path: Path) -> None:
+    """Left out of a folder, and told; refused where it is named, unless the loss is named too."""
+    (tmp_path / "log.csv").write_text("name,step,loss\na,1,3\nb,2,2\n")
+    (tmp_path / "index.csv").write_text("id,file,first_loss,last_loss\n1,a.csv,9,2\n2,b.csv,8,3\n")
+    (tmp_path / "plain.csv").write_text("id,loss\n1,9\n2,8\n")
+    notes = Notes()
+    assert found([str(tmp_path)], notes) == [tmp_path / "log.csv", tmp_path / "plain.csv"]
+    assert notes == ["index.csv is a table of runs, one a row, and no run; it was left out."]
+    with pytest.raises(NoRun, match=r"index\.csv is a table of runs, one a row, and no run; give the runs themselves"):
+        opened(tmp_path / "index.csv")
+    assert opened(tmp_path / "index.csv", loss="last_loss").format == "CSV"
