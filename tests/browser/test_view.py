@@ -203,6 +203,28 @@ def test_the_toolbar_covers_no_heading_that_is_jumped_to(page: Browser, width: i
     assert page.run(covered)[0] > 15
 
 
+REACHED = """
+const chart = echarts.getInstanceByDom(document.querySelector("#loss .chart"));
+const [style, colour] = arguments;
+const shapes = chart.getZr().storage.getDisplayList().filter((shape) => shape.style[style] === colour);
+const points = shapes.flatMap(({ shape }) => shape.points ?? []);
+const heights = points.map(([, y]) => chart.convertFromPixel({ yAxisIndex: 0 }, y));
+return [Math.min(...heights), Math.max(...heights)]
+"""
+
+
+def test_one_step_that_differs_among_thousands_is_drawn_to_its_end(
+    browser: Browser, folder: Server, tmp_path: Path
+) -> None:
+    made = Made(tmp_path / "spiky.stabmon")
+    made.steps(4000, loss=lambda step: 6.0 if step == 2000 else 2.0)
+    browser.open(address(folder, "spiky"))
+    browser.until(lambda: "loss" in browser.drawn())
+    blue = browser.run("return getComputedStyle(document.querySelector('#loss .key')).borderTopColor")
+    for what in ("stroke", "fill"):  # the line, and the band that holds what lies under each of its points
+        assert browser.run(REACHED, what, blue) == pytest.approx([2.0, 6.0], abs=0.01)
+
+
 def test_axis_smoothing_and_logarithm_are_kept_in_the_address(page: Browser) -> None:
     drawn = "series[0].data.length"
     page.choose(".toolbar label:nth-of-type(1) select", "time")

@@ -121,8 +121,8 @@ async function work(view) {
       view.gone ? undefined : draw(view, now),
     ]);
   } catch (error) {
-    // A browser that cannot reach the server says so with a TypeError of fetch; what else comes is ours.
-    if (error instanceof Refused || error.message === "Failed to fetch" || error.name === "NetworkError") lose(view);
+    // A browser that cannot reach the server says so with a TypeError, each in words of its own; what else comes is ours.
+    if (error instanceof Refused || (error instanceof TypeError && /fetch|network|load failed/i.test(error.message))) lose(view);
     else if (error.status !== undefined) goneBecause(view, error.message);
     else console.error(error);
   } finally {
