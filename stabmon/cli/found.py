@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from stabmon.records import SEVERITIES, Severity
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.status import Status
 
     from stabmon.replays import Incident, Verdict
 
@@ -33,11 +36,25 @@ class Found:
     """None: nothing is shown."""
     verdicts: list[Verdict] = field(default_factory=list)
     errors: list[dict[str, str]] = field(default_factory=list)
+    files: int = 1
+    """How many were given."""
     _told: set[str] = field(default_factory=set)
+    _status: Status | None = None
+
+    @contextmanager
+    def waiting(self, follow: bool) -> Iterator[None]:
+        """On a terminal, how far it is; nothing where alerts come as they are read."""
+        if self.screen is None or follow:
+            yield
+            return
+        with self.screen.status("reading") as self._status:
+            yield
 
     def take(self, verdict: Verdict) -> None:
         """The next run."""
         self.verdicts.append(verdict)
+        if self._status:
+            self._status.update(f"{_runs(len(self.verdicts))} judged")
         if self.screen is None:
             return
         if len(self.verdicts) <= SHOWN:
@@ -49,6 +66,20 @@ class Found:
         """It cannot be read: told at once, and at the end in the JSON."""
         self.errors.append({"file": str(file), "error": why})
         typer.echo(f"stabmon: {why}", err=True)
+
+    def leave_out(self, file: object, why: str) -> None:
+        """It is no run: told, and wrong only where nothing else was given, as it is beside runs in many folders."""
+        if self.files == 1:
+            self.refuse(file, why)
+        else:
+            self.say([why])
+
+    def say(self, lines: Sequence[str]) -> None:
+        """What to know of the files, once each."""
+        for line in lines:
+            if self.screen and line not in self._told:
+                self.screen.print(Text(line, style="dim"), soft_wrap=True)
+            self._told.add(line)
 
     def sum_up(self) -> None:
         """Of several runs: how many of which severity, and of many the worst."""
@@ -75,7 +106,7 @@ class Found:
         counts: dict[str, int] = {name or "nothing wrong": severities.count(name) for name in _ORDER}
         counts["cannot be read"] = len(self.errors)
         told = ", ".join(f"{name}: {count:,}" for name, count in counts.items() if count)
-        return f"{len(severities):,} {'run' if len(severities) == 1 else 'runs'}. {told}."
+        return f"{_runs(len(severities))}. {told}."
 
     def _list(self) -> None:
         assert self.screen is not None
@@ -90,6 +121,10 @@ class Found:
             self.screen.print(table)
         if len(ill) > LISTED:
             self.screen.print(f"{len(ill) - LISTED:,} more have something wrong; --json tells of all.")
+
+
+def _runs(count: int) -> str:
+    return f"{count:,} {'run' if count == 1 else 'runs'}"
 
 
 def _cells(verdict: Verdict) -> list[Text]:

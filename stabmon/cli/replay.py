@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,9 +19,10 @@ from stabmon.cli.runs import STANDARD_INPUT, runs_of
 from stabmon.cli.verdicts import UNREADABLE, Told, console, printed
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from stabmon.cli.found import Found
-    from stabmon.readers import Recording
-    from stabmon.replays import Replay
+    from stabmon.replays import Verdict
 
 _Since = Annotated[int, typer.Option(help="Tell only of what stood at this step or came later.")]
 _Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing: the exit code tells.")]
@@ -50,8 +51,10 @@ def replay(
     with for_users(UNREADABLE):
         paths = _paths(files, follow, html, found)
     how = {"loss": loss, "step": step, "run": of, "follow": follow}
-    for path in paths:
-        _judge(path, found, how, since)
+    found.files = len(paths)
+    with found.waiting(follow):
+        for path in paths:
+            _judge(path, found, how, since)
     found.sum_up()
     if html and not found.errors:
         _write(html, paths[0], found, {"loss": loss, "step": step, "run": of})
@@ -61,14 +64,18 @@ def replay(
 
 
 def _paths(files: list[str] | None, follow: bool, html: Path | None, found: Found) -> list[Path]:
+    from stabmon.readers import Notes
+
     if not files:
         raise ValueError("replay needs a file; give one or more, a folder, or - for standard input")
     paths: list[Path] = []
+    notes = Notes()
     for file in files:
         try:
-            paths += [path for path in runs_of([file]) if path not in paths]
+            paths += [path for path in runs_of([file], notes) if path not in paths]
         except (ValueError, OSError) as error:
             found.refuse(file, message(error))
+    found.say(notes)
     for option, given in (("--follow", follow), ("--html", html)):
         if given and len(paths) > 1:
             raise ValueError(
@@ -82,21 +89,42 @@ def _paths(files: list[str] | None, follow: bool, html: Path | None, found: Foun
 
 def _judge(path: Path, found: Found, how: dict[str, Any], since: int) -> None:
     """All runs of a file. One that cannot be read is told, and the others are judged."""
-    from stabmon.replays import Replay
+    from stabmon.readers import NoRun
+    from stabmon.replays import verdicts
 
-    sinks = [Told(found.screen)] if found.screen and how["follow"] else []
     try:
-        with _ended_gently(how["follow"]):
-            for recording in _recordings(path, how):
-                made = Replay(recording, str(path), sinks=sinks)
-                _run(made, how["follow"])
-                found.take(made.verdict(since))
+        if path == STANDARD_INPUT and sys.stdin is None:
+            raise ValueError("standard input is closed; pipe something into it, or give a file")
+        if how["follow"] or how["run"] is not None:
+            found.take(_of_one(path, found.screen, how, since))
+            return
+        for verdict in verdicts(path, loss=how["loss"], step=how["step"], since=since):
+            found.take(verdict)
+    except NoRun as error:
+        found.leave_out(path, message(error))
     except KeyboardInterrupt:
         if not how["follow"]:
             raise
         found.refuse(path, f"{path} held nothing that can be judged until it was stopped")
     except (ValueError, OSError) as error:
         found.refuse(path, message(error))
+
+
+def _of_one(path: Path, screen: Console | None, how: dict[str, Any], since: int) -> Verdict:
+    """Of a file that is followed, or of the run that was named."""
+    from stabmon.readers import opened
+    from stabmon.replays import Replay
+
+    follow = how["follow"]
+    with _ended_gently(follow):
+        source = sys.stdin.buffer if path == STANDARD_INPUT else path
+        made = Replay(opened(source, **how), str(path), sinks=[Told(screen)] if screen and follow else [])
+        try:
+            made.run()
+        except KeyboardInterrupt:
+            if not follow:
+                raise
+        return made.verdict(since)
 
 
 @contextmanager
@@ -112,32 +140,6 @@ def _ended_gently(follow: bool) -> Iterator[None]:
     finally:
         for each in ends:
             signal.signal(each, before[each])
-
-
-def _run(replay: Replay, follow: bool) -> None:
-    try:
-        replay.run()
-    except KeyboardInterrupt:
-        if not follow:
-            raise
-
-
-def _recordings(path: Path, how: dict[str, Any]) -> Iterator[Recording]:
-    """Of a file that holds several runs, all; standard input can be read once."""
-    from stabmon.readers import opened
-
-    first = opened(_source(path), **how)
-    yield first
-    for name in first.others if path.is_file() and how["run"] is None else ():
-        yield opened(path, **{**how, "run": name})
-
-
-def _source(path: Path) -> Path | BinaryIO:
-    if path != STANDARD_INPUT:
-        return path
-    if sys.stdin is None:
-        raise ValueError("standard input is closed; pipe something into it, or give a file")
-    return sys.stdin.buffer
 
 
 def _write(html: Path, path: Path, found: Found, how: dict[str, str | None]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from glob import has_magic
 from pathlib import Path
 
-from stabmon.readers import found
+from stabmon.readers import Notes, found
 from stabmon.runlog import in_folder
 from stabmon.runlog.finding import DEFAULT_FOLDER, located
 
@@ -15,12 +15,13 @@ _LISTED = 5
 """A message lists so many runs."""
 
 
-def runs_of(given: Sequence[str]) -> list[Path]:
-    """Files, folders and patterns, searched by content; else names of runs in ./stabmon-runs.
+def runs_of(given: Sequence[str], notes: Notes | None = None) -> list[Path]:
+    """Files, folders and patterns, searched by content; else names of runs in ./stabmon-runs. `notes`: what was left
+    out.
 
     ValueError: there is nothing of that name, or nothing in it that can be read.
     """
-    return found([_known(each) for each in given])
+    return found([_known(each) for each in given], notes)
 
 
 def only_run(given: Sequence[str], command: str) -> tuple[Path, str]:

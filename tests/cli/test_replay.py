@@ -194,15 +194,17 @@ def test_a_wrong_command_is_exit_code_3_since_2_means_critical(arguments: list[s
     assert "Traceback" not in result.output
 
 
-@pytest.mark.usefixtures("high_loss")
-def test_since_leaves_out_what_was_over_and_tells_of_what_still_stood_with_its_beginning(run_log: Path) -> None:
+def test_since_leaves_out_what_was_over_and_tells_of_what_still_stood_with_its_beginning(
+    run_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stabmon.replays.judging.default_detectors", lambda: [HighLoss()])
     recorded(run_log, [3.0] * 20 + [11.0] * 5 + [3.0] * 500 + [11.0] * 15)
-    told = [(a["detector"], a["state"], a["step"]) for a in as_json(run_log)["alerts"] if a["detector"] == "high_loss"]
+    told = [(a["detector"], a["state"], a["step"]) for a in as_json(run_log)["alerts"]]
     (_, _, ended), (_, _, again) = told[1:]
     assert [state for _, state, _ in told] == ["raised", "cleared", "raised"]
     for since, kept in ((0, told), (ended, told), (ended + 1, told[2:]), (again, told[2:]), (again + 1, told[2:])):
         found = as_json(run_log, "--since", since)["alerts"]
-        assert [(a["detector"], a["state"], a["step"]) for a in found if a["detector"] == "high_loss"] == kept
+        assert [(a["detector"], a["state"], a["step"]) for a in found] == kept
     standing = replay(run_log, "--since", 10**6)
     assert standing.exit_code == 1
     assert f"told at {again}" in standing.stdout
@@ -221,7 +223,10 @@ def test_standard_input_is_a_file_named_by_a_dash(tmp_path: Path) -> None:
     assert (found["file"], found["exit_code"], found["last_step"]) == ("-", 2, 3000)
 
 
-def test_a_file_that_grows_is_followed_alerts_come_as_they_are_read_and_ctrl_c_sums_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["Ctrl-C", "SIGTERM", "hang-up"])
+def test_a_file_that_grows_is_followed_alerts_come_as_they_are_read_and_its_end_sums_up(
+    tmp_path: Path, end: signal.Signals
+) -> None:
     path, losses = tmp_path / "log.jsonl", [*diverging_losses(299), float("nan")]
     lines = [json.dumps({"step": step, "loss": loss}) + "\n" for step, loss in enumerate(losses, 1)]
     path.write_text("".join(lines[:150]))
@@ -233,7 +238,7 @@ def test_a_file_that_grows_is_followed_alerts_come_as_they_are_read_and_ctrl_c_s
                 file.write("".join(lines[150:]))
             assert process.stdout.readline().startswith("log.jsonl has a loss spike")
             assert any("has values that are not finite since step 300" in line for line in process.stdout)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(end)
             rest, errors = process.communicate(timeout=60)
         finally:
             process.kill()
