@@ -1,4 +1,4 @@
-"""Tables of text: commas, semicolons or tabs, a header, quotes where needed."""
+"""Tables of text: commas, semicolons, tabs or spaces, a header, quotes where needed, lines of `#` above it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _DECIMAL = re.compile(r"(?<=\d),(?=\d+(?:[eE][-+]?\d+)?\s*(?:[;\"]|$))")
 
 def header(head: Head) -> tuple[list[str], str]:
     """Names of the columns and what parts them; no names where the first line is no header."""
-    first = head.lines[0] if head.lines else ""
+    first = next((line for line in head.lines if line[0] != "#"), "")
     if first[:1] in "{[" or len(first) > _LONGEST_ROW:
         return [], ","
     found = max(_DELIMITERS, key=first.count)
+    found = found if found in first else " "
     cells = [cell.strip() for cell in _cells(first, found)]
     named = len(cells) > 1 and len(set(cells)) == len(cells) and not any(_numeric(cell) for cell in cells)
     return (cells if named else []), found
@@ -37,7 +38,8 @@ def header(head: Head) -> tuple[list[str], str]:
 def head_rows(head: Head) -> list[Row]:
     """Of the head's lines, without those that are no rows."""
     columns, delimiter = header(head)
-    found = (_cells(line, delimiter) for line in head.lines[1:])
+    kept = [line for line in head.lines if line[0] != "#"]
+    found = (_cells(line, delimiter) for line in kept[1:])
     return [dict(zip(columns, cells, strict=True)) for cells in found if len(cells) == len(columns)]
 
 
@@ -120,10 +122,12 @@ def _rows(source: Source, delimiter: str) -> Iterator[list[str] | None]:
         if line is None:
             yield None
             continue
+        if line[0] == "#" and not open_quote:
+            continue
         if delimiter == ";" and "," in line:
             line = _DECIMAL.sub(".", line)
         if not open_quote and '"' not in line:
-            yield line.split(delimiter)
+            yield line.split() if delimiter == " " else line.split(delimiter)
             continue
         row = f"{open_quote}\n{line}" if open_quote else line
         if row.count('"') % 2 and len(row) < _LONGEST_ROW:
@@ -137,7 +141,7 @@ def _rows(source: Source, delimiter: str) -> Iterator[list[str] | None]:
 
 def _cells(row: str, delimiter: str) -> list[str]:
     if '"' not in row:
-        return row.split(delimiter)
+        return row.split() if delimiter == " " else row.split(delimiter)
     try:
         return next(csv.reader([row], delimiter=delimiter), [])
     except csv.Error:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from math import isfinite
 
 from stabmon.readers import ReadError, opened
-from tests.readers.made import MAKERS
+from tests.readers.makers import MAKERS
 
 _WORDS = [b"NaN", b"inf", b"-1", b"1e999", b"9" * 400, b'"', b"{", b"}", b"[", b"]", b",", b"\0", b"\r", b"\xff\xfe"]
 _WORDS += [b"\x1b[3", b"[rank1]: ", b"step", b"loss", b"null", b"\n\n", b";", b"\t", b"|", b": ", b"\xe2\x80\xa8"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
 
@@ -40,7 +39,7 @@ class Made:
     """The first."""
 
 
-def _holding(text: str, form: str, steps: list[int], **more: float) -> Made:
+def holding(text: str, form: str, steps: list[int], **more: float) -> Made:
     count = len(steps)
     return Made(text, form, (steps[0], loss(0)), (steps[-1], loss(count - 1)), count, **more)
 
@@ -60,7 +59,7 @@ def trainer_state(norms: bool = True) -> Made:
     rows.append({"epoch": 1.0, "step": 400, "total_flos": 1e15, "train_loss": 4.5, "train_runtime": 60.0})
     state = {"best_metric": None, "epoch": 1.0, "global_step": 400, "log_history": rows, "max_steps": 400}
     more = {"norm": norm(0)} if norms else {}
-    return _holding(
+    return holding(
         json.dumps(state, indent=2), "Hugging Face trainer_state.json", TENS, rate=rate(0), evaluation=3.25, **more
     )
 
@@ -79,7 +78,7 @@ def preference() -> Made:
         rows.append({"epoch": 0.1, "learning_rate": rate(i), **more, "loss": loss(i), "step": step})
         rows.append({"eval_logits/chosen": -2.5, "eval_loss": 0.51, "eval_rewards/margins": 1.0, "step": step})
     text = json.dumps({"log_history": rows[:-1]})
-    return _holding(text, "Hugging Face trainer_state.json", TENS, rate=rate(0), evaluation=0.51)
+    return holding(text, "Hugging Face trainer_state.json", TENS, rate=rate(0), evaluation=0.51)
 
 
 def lightning() -> Made:
@@ -89,7 +88,7 @@ def lightning() -> Made:
         if step % 200 == 0:
             lines.append(f"{i // 20},,{step - 1},,,,3.25")
             lines.append(f"{i // 20},93.5,{step - 1},4.75,,,")
-    return _holding("\n".join(lines) + "\n", "Lightning metrics.csv", [t - 1 for t in TENS], evaluation=3.25)
+    return holding("\n".join(lines) + "\n", "Lightning metrics.csv", [t - 1 for t in TENS], evaluation=3.25)
 
 
 def wandb_export() -> Made:
@@ -97,7 +96,7 @@ def wandb_export() -> Made:
     header = ["Step", *(f"{name}{tail}" for name in names for tail in ("", "__MIN", "__MAX"))]
     rows = [[str(i), *[str(loss(i))] * 3, *[str(2 * loss(i)) if i < 20 else ""] * 3] for i in ONES]
     text = "\n".join(",".join(f'"{cell}"' for cell in row) for row in [header, *rows])
-    return _holding(text, "Weights & Biases CSV export", ONES)
+    return holding(text, "Weights & Biases CSV export", ONES)
 
 
 def algoperf() -> Made:
@@ -106,7 +105,7 @@ def algoperf() -> Made:
         lines.append(f"{100 * i},{norm(i)},{loss(i)},,,,,")
         lines += [f"{100 * i + 1},,,11.06,3.25,27.3,27.3,0.0"] if i % EVERY == 0 else []
     lines.append("3999,,,,,46539.6,,0.0")
-    return _holding(
+    return holding(
         "\n".join(lines), "AlgoPerf measurements.csv", [100 * i for i in ONES], norm=norm(0), evaluation=3.25
     )
 
@@ -117,7 +116,7 @@ def nanogpt() -> Made:
         lines += [f"step {i}: train loss 4.5000, val loss 3.2500", "saving checkpoint to out"] if i % EVERY == 0 else []
         lines.append(f"iter {i}: loss {loss(i):.4f}, time 306.32ms, mfu 108.40%")
     lines.append("[rank0]: Traceback (most recent call last):")
-    return _holding("\n".join(lines), "nanoGPT log", ONES, evaluation=3.25)
+    return holding("\n".join(lines), "nanoGPT log", ONES, evaluation=3.25)
 
 
 def modded_nanogpt() -> Made:
@@ -125,12 +124,12 @@ def modded_nanogpt() -> Made:
     lines = [*source, "=" * 100, "step:0/40 val_loss:3.2500 train_time:305ms step_avg:nanms"]
     for i in ONES:
         lines.append(f"step:{i + 1}/40 train_loss:{loss(i):.4f} train_time:24179ms step_avg:nanms")
-    return _holding("\n".join(lines), "modded-nanogpt log", [i + 1 for i in ONES], evaluation=3.25)
+    return holding("\n".join(lines), "modded-nanogpt log", [i + 1 for i in ONES], evaluation=3.25)
 
 
 def llmc() -> Made:
     lines = ["s:0 tel:3.250000"] + [f"s:{i} trl:{loss(i):.6f} lr:{rate(i)} norm:{norm(i)}" for i in ONES]
-    return _holding("\n".join(lines), "llm.c log", ONES, norm=norm(0), rate=rate(0), evaluation=3.25)
+    return holding("\n".join(lines), "llm.c log", ONES, norm=norm(0), rate=rate(0), evaluation=3.25)
 
 
 def llmc_printed() -> Made:
@@ -140,7 +139,7 @@ def llmc_printed() -> Made:
             f"step {i + 1:4d}/40 | loss {loss(i):.6f} (+nanz)| norm {norm(i):.4f} (+nanz)| lr {rate(i):.2e} "
             "| 2517.44 ms | 39.9% bf16 MFU | 208262 tok/s"
         )
-    return _holding("\n".join(lines), "llm.c log", [i + 1 for i in ONES], norm=norm(0), rate=1e-3, evaluation=3.25)
+    return holding("\n".join(lines), "llm.c log", [i + 1 for i in ONES], norm=norm(0), rate=1e-3, evaluation=3.25)
 
 
 def megatron() -> Made:
@@ -171,7 +170,7 @@ def torchtitan() -> Made:
             f"\x1b[35mgrad_norm: {norm(i):7.4f}  \x1b[34mmemory:  1.20GiB(1.5%)\x1b[0m"
         )
         lines += ["[rank0]:[titan] - root - INFO - validate step: 20  loss: 3.25  memory: 1"] if step == 20 else []
-    return _holding("\n".join(lines), "torchtitan log", TENS, norm=norm(0), evaluation=3.25)
+    return holding("\n".join(lines), "torchtitan log", TENS, norm=norm(0), evaluation=3.25)
 
 
 def olmo() -> Made:
@@ -186,7 +185,7 @@ def olmo() -> Made:
             "    System/Peak GPU Memory (MB)=42,133",
         ]
         lines += ["    eval/c4_en/CrossEntropyLoss=3.25"] if i % EVERY == 5 else []
-    return _holding("\n".join(lines), "OLMo log", [1000 + i for i in ONES], norm=norm(0), rate=rate(0), evaluation=3.25)
+    return holding("\n".join(lines), "OLMo log", [1000 + i for i in ONES], norm=norm(0), rate=rate(0), evaluation=3.25)
 
 
 def llamafactory() -> Made:
@@ -196,7 +195,7 @@ def llamafactory() -> Made:
         rows.append({**row, "percentage": 0.2, "elapsed_time": "0:32:48", "remaining_time": "9 days, 21:39:23"})
     rows.append({"current_steps": 401, "total_steps": 401, "epoch": 1.0, "percentage": 100.0, "elapsed_time": "9:12"})
     text = "".join(json.dumps(row) + "\n" for row in rows)
-    return _holding(text, "LLaMA-Factory trainer_log.jsonl", TENS, rate=rate(0))
+    return holding(text, "LLaMA-Factory trainer_log.jsonl", TENS, rate=rate(0))
 
 
 def json_lines() -> Made:
@@ -205,23 +204,23 @@ def json_lines() -> Made:
         rows.append({"step": step, "wallclock": 3.5 * i, "train_loss": loss(i), "lr": rate(i), "step_time_ms": 307.5})
         rows += [{"step": step, "wallclock": 3.5 * i + 1, "val_loss": 3.25}] if i % EVERY == 0 else []
     text = "".join(json.dumps(row) + "\n" for row in rows)
-    return _holding(text, "JSON lines", TENS, rate=rate(0), evaluation=3.25)
+    return holding(text, "JSON lines", TENS, rate=rate(0), evaluation=3.25)
 
 
 def json_array() -> Made:
     rows = [{"step": step, "loss": loss(i), "grad_norm": norm(i)} for i, step in enumerate(TENS)]
-    return _holding(json.dumps(rows), "JSON array", TENS, norm=norm(0))
+    return holding(json.dumps(rows), "JSON array", TENS, norm=norm(0))
 
 
 def table() -> Made:
     lines = ["Iteration;Train Loss;LR;Grad Norm;Valid Loss"]
     lines += [f"{i};{loss(i)};{rate(i)};{norm(i)};{3.25 if i % EVERY == 0 else ''}" for i in ONES]
-    return _holding("\n".join(lines), "CSV", ONES, norm=norm(0), rate=rate(0), evaluation=3.25)
+    return holding("\n".join(lines), "CSV", ONES, norm=norm(0), rate=rate(0), evaluation=3.25)
 
 
 def mlflow_metric() -> Made:
     text = "".join(f"{1700000000000 + 500 * i} {loss(i)} {i}\n" for i in ONES)
-    return _holding(text, "MLflow metric", ONES)
+    return holding(text, "MLflow metric", ONES)
 
 
 def trainer_console() -> Made:
@@ -231,7 +230,7 @@ def trainer_console() -> Made:
         lines.append(f"\r  3%|▎         | {step}/400 [00:01<00:40,  9.57it/s]\r{row}")
     lines.append("\r 50%|█████     | 4/8 [00:00<00:00, 30.1it/s]\r{'eval_loss': 3.25}")
     lines.append("{'train_runtime': 60.1, 'train_loss': 4.5, 'epoch': 1.0}")
-    return _holding("\n".join(lines), "Hugging Face trainer log", TENS, norm=norm(0), rate=rate(0), evaluation=3.25)
+    return holding("\n".join(lines), "Hugging Face trainer log", TENS, norm=norm(0), rate=rate(0), evaluation=3.25)
 
 
 def any_log() -> Made:
@@ -241,11 +240,4 @@ def any_log() -> Made:
             f"2025-03-01 10:00:00 | INFO | Step: {i} | train_loss={loss(i)} | lr={rate(i)} | grad_norm: {norm(i)}"
         )
         lines += ["2025-03-01 10:00:00 | INFO | Validation loss: 3.25"] if i % EVERY == 0 else []
-    return _holding("\n".join(lines), "log", ONES, norm=norm(0), rate=rate(0), evaluation=3.25)
-
-
-MAKERS: tuple[Callable[[], Made], ...] = (
-    *(trainer_state, trainer_summary, preference, lightning, wandb_export, algoperf, nanogpt, modded_nanogpt, llmc),
-    *(llmc_printed, megatron, torchtitan, olmo, llamafactory, json_lines, json_array, table, mlflow_metric),
-    *(trainer_console, any_log),
-)
+    return holding("\n".join(lines), "log", ONES, norm=norm(0), rate=rate(0), evaluation=3.25)

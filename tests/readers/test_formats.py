@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from stabmon.readers import found, opened
-from tests.readers.made import MAKERS, Made, json_array, json_lines, nanogpt, table, trainer_state
+from tests.readers.made import Made, json_array, json_lines, nanogpt, table, trainer_state
+from tests.readers.makers import MAKERS
 from tests.readers.reading import read
 
 NAMES = [maker.__name__ for maker in MAKERS]
@@ -54,9 +55,10 @@ def test_gradient_norm_learning_rate_and_evaluation(maker: Callable[[], Made]) -
         lambda text: text.encode("utf-8-sig"),
         lambda text: text.encode("utf-16"),
         lambda text: text.encode("utf-16-be"),
+        lambda text: text.encode("utf-32"),
         lambda text: gzip.compress(text.encode()),
     ],
-    ids=["CRLF", "BOM", "UTF-16", "UTF-16 without a mark", "gz"],
+    ids=["CRLF", "BOM", "UTF-16", "UTF-16 without a mark", "UTF-32", "gz"],
 )
 def test_encodings_change_nothing(maker: Callable[[], Made], encode: Callable[[str], bytes]) -> None:
     made = maker()

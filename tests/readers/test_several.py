@@ -10,7 +10,8 @@ import pytest
 
 from stabmon.readers import ReadError, every_run, several
 from stabmon.replays import replay, verdicts
-from tests.readers.made import MAKERS, Made, wandb_export
+from tests.readers.made import Made, wandb_export
+from tests.readers.makers import MAKERS
 from tests.readers.reading import read
 
 NAMES = [maker.__name__ for maker in MAKERS]

@@ -273,3 +273,28 @@ def test_zeros_that_hide_nan_are_told_once_and_counted() -> None:
     assert notes.count("The loss is exactly 0") == 1
     assert "around step 20" in notes
     assert "Zeros in place of a loss, 40 times in all." in notes
+
+
+def test_a_loss_that_megatron_leaves_out_without_a_skip_was_not_finite() -> None:
+    def line(step: int, loss: str, skipped: int) -> str:
+        tail = f"loss scale: 1.0 | number of skipped iterations: {skipped:3d} | number of nan iterations:   0 |"
+        return f" iteration {step:8d}/    1000 | learning rate: 1.000E-04 |{loss} {tail}"
+
+    found = read("\n".join([line(1, "", 0), line(2, " lm loss: 2.5 |", 0), line(3, "", 1), line(4, "", 0)]))
+    assert found.losses == [(2, 2.5), (4, INF)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "iter 7 step 3: loss 3.5, iter time: 1069.53ms",
+        "iter 7 | step 3: loss 3.5, iter time: 263.85 ms (optimizer.step)",
+        "Ep 1 | iter 7 | stEp 3: loss train (curr): 3.5, val (prev val iter): None | iter time: 298.27 ms",
+        "7 | loss 3.5 | lr 4.900000e-05 | 8060.78ms | mfu 0.21%",
+        "iter 7: loss 3.5, ppl 33.1, time 3286.79ms, mfu -100.00%",
+        "[titan] 2025-02-24 19:46:17,508 - root - INFO - step:  7  loss:  3.50000  grad_norm: 26.6250  memory: 6GiB",
+        "Training Epoch: 1 Training Iteration: 7  step_loss : 3.5  learning_rate : 1.58e-05 ",
+    ],
+)
+def test_lines_as_tools_have_written_them_over_the_years(line: str) -> None:
+    assert read(f"hello\n{line}\n{line}\n{line}\n").losses[0] == (7, 3.5)

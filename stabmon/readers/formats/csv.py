@@ -9,7 +9,8 @@ from stabmon.readers.rows import counts
 def _fits(head: Head, asked: Asked) -> bool:
     columns = table.header(head)[0]
     rows = table.head_rows(head) if columns else []
-    if 2 * len(rows) < len(head.lines) - 1 or not (rows or (columns and head.whole)):
+    told = sum(line[0] != "#" for line in head.lines)
+    if 2 * len(rows) < told - 1 or not (rows or (columns and head.whole)):
         return False
     if asked.loss in columns:
         return True

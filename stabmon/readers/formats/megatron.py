@@ -28,6 +28,7 @@ class _Lines:
 
     def __init__(self) -> None:
         self._before = 0
+        self._had = False
 
     def __call__(self, line: str) -> Reading | None:
         if match := _LINE.search(line):
@@ -44,8 +45,9 @@ class _Lines:
             number(cells.get("number of skipped iterations")),
             number(cells.get("number of nan iterations")),
         )
-        if loss != loss and spoiled > 0:
-            loss = inf
+        if loss != loss and (spoiled > 0 or (self._had and skipped == 0)):
+            loss = inf  # some versions leave a loss out that was NaN, and count neither
+        self._had = self._had or loss == loss
         stands_for, self._before = max(step - self._before, 1), step
         return Reading(
             step,

@@ -1,0 +1,46 @@
+"""More small files: of formats that `made` has no room for."""
+
+from __future__ import annotations
+
+import json
+
+from tests.readers.made import EVERY, ONES, TENS, Made, holding, loss, norm, rate
+
+
+def litgpt() -> Made:
+    lines = ["Seed set to 1337"]
+    for i in ONES:
+        lines.append(
+            f"Epoch 1 | iter {i + 1} step {i // 2} | loss train: {loss(i)}, val: n/a | iter time: 112.2 ms (step)"
+        )
+        lines += [f"iter {i + 1}: val loss 3.2500, val time: 3778.02 ms"] if i % EVERY == 0 else []
+    return holding("\n".join(lines), "LitGPT log", [i + 1 for i in ONES], evaluation=3.25)
+
+
+def nanotron() -> Made:
+    lines = [
+        f"01/17/2025 14:02:16 [INFO|DP=0|PP=0|TP=0|node]: iteration: {step} / 1000 | consumed_tokens: 634K | "
+        f"tokens_per_sec: 2.35K | lm_loss: {loss(i)} | lr: {rate(i)} | model_tflops_per_gpu: 0.7 | grad_norm: {norm(i)}"
+        for i, step in enumerate(TENS)
+    ]
+    return holding("\n".join(lines), "nanotron log", TENS, norm=norm(0), rate=rate(0))
+
+
+def composer() -> Made:
+    lines = ["*" * 30]
+    for i, step in enumerate(TENS):
+        lines += [f"[batch={step}/400]:", f"\t Train time/batch: {step - 1}", f"\t Train loss/train/total: {loss(i)}"]
+        lines += [f"\t Train lr-DecoupledAdamW/group0: {rate(i)}", "\t Train metrics/train/LanguagePerplexity: 7.5"]
+        lines += ["\t Eval metrics/eval/LanguageCrossEntropy: 3.2500"] if i % EVERY == 0 else []
+    return holding("\n".join(lines), "Composer log", TENS, rate=rate(0), evaluation=3.25)
+
+
+def keras_history() -> Made:
+    lists = {"accuracy": [0.5] * 40, "loss": [loss(i) for i in ONES], "val_loss": [3.25] * 40}
+    return holding(json.dumps(lists), "Keras history", [i + 1 for i in ONES], evaluation=3.25)
+
+
+def spaced() -> Made:
+    lines = ["# trained on one machine", "#", " step    train_loss   lr"]
+    lines += [f"{i:5d}  {loss(i):10.4f} {rate(i)}" for i in ONES]
+    return holding("\n".join(lines), "CSV", ONES, rate=rate(0))
