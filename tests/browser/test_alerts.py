@@ -40,7 +40,8 @@ def test_an_alert_says_evidence_cause_remedies_and_what_was_ruled_out(page: Brow
     assert "NOT LEARNING since step 281" in page.text(".verdict h2")
     card = page.text(".alert")
     for words in (
-        "critical · context stall · step 301 · since step 281 · layer 3 (h.3.ln_1)",
+        "critical · context stall · step 301 · since step 281 (",
+        " ago) · layer 3 (h.3.ln_1)",
         "context share\n1e-6\nloss\n3.1",
         "Why: The first updates were too large.",
         "Ruled out: nothing to learn: bigram gap .7",

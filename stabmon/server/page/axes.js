@@ -8,10 +8,12 @@ export const RIGHT = 14;
 
 export function chart(element) {
   const made = echarts.init(element, null, { renderer: "canvas" });
-  new ResizeObserver(() => {
+  const watcher = new ResizeObserver(() => {
+    if (made.isDisposed()) watcher.disconnect();
     // It is called at once, too.
-    if (element.clientWidth !== made.getWidth() || element.clientHeight !== made.getHeight()) made.resize({ silent: true });
-  }).observe(element);
+    else if (element.clientWidth !== made.getWidth() || element.clientHeight !== made.getHeight()) made.resize({ silent: true });
+  });
+  watcher.observe(element);
   return made;
 }
 
