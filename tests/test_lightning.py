@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from stabmon import Monitor
 from stabmon.catalog import STATISTICS
 from stabmon.lightning import StabilityCallback
-from stabmon.records import ARCHITECTURE, RESUME, Snapshot
+from stabmon.records import ARCHITECTURE, PLANNED, RESUME, Snapshot
 from stabmon.runlog import read
 from tests.frameworks import Module, lightning_trainer
 from tests.trainings import BATCH, CLIP, STEPS, Batch, Keep, Network, adamw, loader, watched
@@ -333,7 +333,7 @@ def test_a_step_without_loss_and_batches_of_another_kind_do_not_end_a_training(t
     lightning_trainer(tmp_path, callback(tmp_path, kept)).fit(Odd(Network()), data)
     for name in ("loss", "total_grad_norm", "context_share"):
         assert [bool(np.isfinite(s.scalar(name))) for s in kept.snapshots] == [True, False, True, True, True], name
-    assert [event.kind for event in kept.events] == [ARCHITECTURE]
+    assert [event.kind for event in kept.events] == [PLANNED, ARCHITECTURE]
 
 
 @pytest.mark.parametrize("whole", [torch.int16, torch.int64])

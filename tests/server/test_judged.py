@@ -73,7 +73,7 @@ def test_a_run_log_of_an_earlier_version_has_no_scores_but_its_alerts_detectors(
     writing.step(3, alerts=[alert(3)])
     writing.close()
     with sqlite3.connect(writing.path) as db:
-        db.executescript("DROP TABLE scores; DROP TABLE detectors; DROP TABLE marks")
+        db.executescript("DROP TABLE scores; DROP TABLE detectors")
     db.close()
     found = answers.detectors(history(writing))
     assert (found.recorded, [row.name for row in found.detectors]) == (False, ["context_stall"])
