@@ -93,3 +93,27 @@ def test_a_long_run_is_kept_in_a_bounded_number_of_rows_with_the_newest_reading_
     steps, losses = curves.losses()
     assert np.array_equal(steps, np.arange(1, 10_001))
     assert np.array_equal(losses, steps)
+
+
+def logged(path: Path, steps: range, rise: float = 0.0) -> Path:
+    """A loss that falls by a thousandth a step, and a gradient norm of 1, at those steps."""
+    rows = "".join(f"{step},{4 - step / 1000 + rise},{1 + rise}\n" for step in steps)
+    path.write_text(f"step,loss,grad_norm\n{rows}")
+    return path
+
+
+def test_runs_that_were_logged_at_other_steps_are_read_between_them(tmp_path: Path) -> None:
+    paths = [logged(tmp_path / "a.csv", range(5, 2000, 10)), logged(tmp_path / "b.csv", range(8, 2000, 10), 1.0)]
+    (found,) = compare(paths)
+    assert found.losses is not None
+    assert (found.losses.between, found.losses.part_at) == (True, found.losses.first_step)
+    assert found.losses.last[1] - found.losses.last[0] == pytest.approx(1.0, abs=1e-6)
+    assert {row.statistic: round(row.ratio, 6) for row in found.statistics}["total_grad_norm"] == 2.0
+
+
+def test_runs_without_a_common_step_are_not_compared_by_step(tmp_path: Path) -> None:
+    paths = [logged(tmp_path / "a.csv", range(1, 301)), logged(tmp_path / "b.csv", range(1000, 1300))]
+    (found,) = compare(paths)
+    assert (found.losses, list(found.statistics)) == (None, [])
+    told = CliRunner().invoke(app, ["compare", *map(str, paths)])
+    assert "no step with a loss in common: their steps are 1 to 300 and 1,000 to 1,299." in told.stdout
