@@ -67,6 +67,8 @@ def test_a_training_is_shown_while_it_goes_on(browser: Browser, tmp_path: Path) 
         browser.until(goes_on)
         step, loss = browser.run(TOLD)
         assert loss == pytest.approx(losses[step - 1], rel=5e-3)  # as the page says it, to three digits
+        browser.to("#grad_norm")
+        browser.until(lambda: "grad_norm" in browser.drawn())
         rows = browser.run(
             "return echarts.getInstanceByDom(document.querySelector('#grad_norm .chart')).getOption().yAxis[0].data"
         )
