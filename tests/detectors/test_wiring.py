@@ -274,6 +274,24 @@ def test_a_loss_under_half_the_bigram_loss_within_300_steps_looks_at_its_targets
     assert "the left neighbour is worth 0.68 nats" in alert.ruled_out[0]  # median of nine noisy ones
 
 
+def noticing(ahead: float, rows: Sequence[Snapshot]) -> list[Alert]:
+    judge = Alarm(Wiring(), "run")
+    judge.notice(Event(1, 0.0, ARCHITECTURE, {"looks_ahead": ahead}))
+    return [alert for row in rows for alert in judge.judge(row)]
+
+
+def test_a_model_that_was_seen_to_look_ahead_is_told_at_step_12_whatever_its_loss() -> None:
+    assert told(noticing(1.0, run())) == [(12, "warning")]
+    assert only(noticing(1.0, run()), "sees the tokens that it is to predict").evidence == {"looks_ahead": 1.0}
+    assert noticing(1.0, run(pretrained=np.ones(30))) == []
+    assert noticing(0.0, run()) == []
+
+
+def test_where_no_output_moved_a_low_loss_is_no_masks_fault() -> None:
+    (alert,) = noticing(0.0, run(steps=400, loss=falling(1.1, 200)))
+    assert (alert.step, alert.ruled_out[0].split(":")[0]) == (205, "a mask that is not causal")
+
+
 def test_in_masked_text_where_both_neighbours_are_seen_no_leak_is_looked_for() -> None:
     judge, rows = Alarm(Wiring(), "run"), run(steps=400, loss=falling(0.2, 100))
     judge.notice(Event(2, 0.0, NOT_SEEN, {"what": LEAK}))
