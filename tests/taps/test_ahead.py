@@ -169,6 +169,19 @@ def test_of_padded_sequences_the_last_token_that_counts_is_changed(kind: Kind) -
     assert looks_ahead(Net(kind), Call((padded,), {}), counted) is (kind == "both")
 
 
+def test_as_many_calls_are_made_whatever_the_tokens_are() -> None:
+    """A model whose ranks wait for each other in its forward would else wait for ever."""
+    tokens, targets = batch()
+    same = torch.full((4, LENGTH), 7)
+    counts = []
+    for given, wanted in ((tokens, targets), (tokens, tokens), (tokens, tokens.flip(1)), (same, same)):
+        net, calls = Net("causal"), list[int]()
+        net.head.register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        looks_ahead(net, Call((given,), {}), wanted)
+        counts.append(len(calls))
+    assert counts == [3, 3, 3, 3]
+
+
 def test_of_one_token_alone_nothing_is_known() -> None:
     same = torch.full((4, LENGTH), 7)
     assert looks_ahead(Net("both"), Call((same,), {}), same) is None

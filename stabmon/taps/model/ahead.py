@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -51,20 +51,18 @@ def _judged(model: nn.Module, call: Call, targets: Tensor | None) -> bool | None
     if tokens is None or getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         return None
     wanted = [t for t in (targets, call.named("labels"), *_tokens(call)) if t is not None and t.shape == tokens.shape]
-    wanted = [t for t in wanted if t is not tokens and agree(tokens[:, 1:], t[:, :-1]) != agree(tokens, t)]
+    wanted = [t for t in wanted if t is not tokens]
     if not wanted:
         return None
     returned = _answered(model, call)
     shift = next((shifted for t in wanted if (shifted := _shifted(tokens, t, returned)) is not None), None)
-    before = output_of(returned)
-    if shift is None or before is None or before.shape[:-1] != tokens.shape:
+    changed, places = (tokens, []) if shift is None else _changed(tokens, shift)
+    # As many calls whatever the tokens are: a model may wait for other ranks', whose tokens are others.
+    again, after = _answered(model, call), _answered(model, call.map(lambda t: changed if t is tokens else t))
+    outputs = [output for answer in (returned, again, after) if (output := output_of(answer)) is not None]
+    if not places or len(outputs) < 3 or outputs[0].shape[:-1] != tokens.shape:
         return None
-    changed, places = _changed(tokens, shift)
-    if not places:
-        return None
-    again = output_of(_answered(model, call))
-    after = output_of(_answered(model, call.map(lambda t: changed if t is tokens else t)))
-    votes = [] if again is None or after is None else list(_votes(before, again, after, places))
+    votes = list(_votes(outputs, places))
     return 2 * sum(votes) > len(votes) if votes else None
 
 
@@ -79,8 +77,9 @@ def _tokens(call: Call) -> Iterator[Tensor]:
 
 def _shifted(tokens: Tensor, wanted: Tensor, returned: Any) -> Tensor | None:
     """What each output but the last is to predict, int[B, T-1]; None: it is not the next token."""
-    if bool(agree(tokens[:, 1:], wanted[:, :-1])):
-        return wanted[:, :-1]
+    follows, same = bool(agree(tokens[:, 1:], wanted[:, :-1])), bool(agree(tokens, wanted))
+    if follows or not same:
+        return wanted[:, :-1] if follows and not same else None
     loss, output = getattr(returned, "loss", None), output_of(returned)
     if loss is None or output is None or output.shape[:-1] != tokens.shape:
         return None
@@ -107,8 +106,10 @@ def _changed(tokens: Tensor, shifted: Tensor) -> tuple[Tensor, list[tuple[int, i
     return changed.to(tokens.device), places
 
 
-def _votes(before: Tensor, again: Tensor, after: Tensor, places: list[tuple[int, int]]) -> Iterator[bool]:
-    """Of each sequence in which the change can be seen at all: whether it is seen one place before."""
+def _votes(outputs: Sequence[Tensor], places: Sequence[tuple[int, int]]) -> Iterator[bool]:
+    """Of each sequence in which the change can be seen at all: whether it is seen one place before. `outputs`: of the
+    call, of the same again, and after the change."""
+    before, again, after = outputs
     for row, place in places:
         own, told = (row, place), (row, place - 1)
         if not bool((after[own] != before[own]).any()):
