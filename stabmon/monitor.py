@@ -66,8 +66,7 @@ class Monitor:
         if not isinstance(model, nn.Module):
             several = "; put several into one nn.ModuleList" if isinstance(model, list | tuple | dict) else ""
             raise TypeError(f"model={type(model).__name__}: must be the torch.nn.Module that is trained{several}")
-        if not isinstance(start_step, int) or start_step < 0:
-            raise ValueError(f"start_step={start_step!r}: must be a whole number, 0 or more: the steps taken so far")
+        _check_steps(start_step, max_steps)
         judges = detectors_of(detectors)
         chosen = Settings.of(**settings)
         self._session: Session | None = None
@@ -247,9 +246,17 @@ def _saved(checkpoint: str | Path, gone: Iterable[int], session: Session) -> Non
 
 
 def _planned(steps: int, session: Session) -> None:
-    if not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"max_steps={steps!r}: must be a whole number, 1 or more; leave it out where it is not known")
+    _check_steps(0, steps)
     session.note(PLANNED, {"steps": steps})
+
+
+def _check_steps(start: int, planned: int | None) -> None:
+    if not isinstance(start, int) or start < 0:
+        raise ValueError(f"start_step={start!r}: must be a whole number, 0 or more: the steps taken so far")
+    if planned is not None and (not isinstance(planned, int) or planned < 1):
+        raise ValueError(
+            f"max_steps={planned!r}: must be a whole number, 1 or more; leave it out where it is not known"
+        )
 
 
 def _ended_by(error: BaseException) -> RunState:

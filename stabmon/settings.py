@@ -161,7 +161,9 @@ class Settings(BaseSettings):
         """Those that are not at their defaults, as text: no secrets, of files the name, of objects the type."""
         fields = type(self).model_fields.items()
         return {
-            n: _text(value) for n, field in fields if (value := getattr(self, n)) is not field.default and n != "labels"
+            n: _text(value)
+            for n, field in fields
+            if _text(value := getattr(self, n)) != _text(field.default) and n != "labels"
         }
 
     @classmethod

@@ -47,6 +47,21 @@ def test_a_plain_loop_tells_by_arguments_and_calls_and_only_names_are_kept(tmp_p
     ]
 
 
+def test_a_resume_that_is_refused_leaves_the_run_log_as_it_was_and_nothing_attached(tmp_path: Path) -> None:
+    model = nn.LayerNorm(4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Monitor(model, optimizer, folder=tmp_path, run="r", serve=False) as monitor:
+        for _ in range(6):
+            model(torch.randn(2, 4)).square().mean().backward()
+            optimizer.step()
+            monitor.step(0.5)
+    with pytest.raises(ValueError, match="max_steps=0"):
+        Monitor(model, optimizer, folder=tmp_path, run="r", serve=False, start_step=2, max_steps=0)
+    assert [snapshot.step for snapshot, _ in read(tmp_path / "r.stabmon").feeds()] == [1, 2, 3, 4, 5, 6]
+    assert not model._forward_pre_hooks
+    assert not model._forward_hooks
+
+
 @pytest.mark.parametrize("steps", [0, -3, 2.5, "many"])
 def test_a_number_of_steps_that_is_none_is_refused_before_the_first_and_logged_after_it(
     tmp_path: Path, steps: object, caplog: pytest.LogCaptureFixture

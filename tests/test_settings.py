@@ -147,3 +147,8 @@ def test_a_probe_that_is_no_batch_or_a_forward_without_one_is_refused(given: dic
     name = next(iter(given))
     with pytest.raises(ValueError, match=f"^{name}=.* is not allowed: it takes in code a .*batch"):
         Settings.of(**given)
+
+
+def test_told_are_settings_that_are_not_at_their_defaults() -> None:
+    assert Settings.of().told() == {}
+    assert Settings.of(include=["a.*"], every=20, slack=None).told() == {"include": "a.*", "every": "20"}

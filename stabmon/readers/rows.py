@@ -14,8 +14,8 @@ from stabmon.readers.reading import Asked, Notes, ReadError, Reading, number, wh
 
 Row = Mapping[str, object]
 
-OPEN = 256
-"""So many runs of one file are read at a time; each takes up to 200 KB with its detectors."""
+OPEN = 1024
+"""So many runs of one file are read at a time; each takes up to 350 KB with its detectors."""
 _EVALUATIONS = 5
 """So many without a training loss: there is none, and the evaluation's is read instead."""
 _MORE = ("learning_rate", "grad_norm", "eval_loss", "epoch", "time")

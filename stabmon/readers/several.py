@@ -99,7 +99,7 @@ class _Runs:
         if first.run in self._over:
             raise ReadError(
                 f"{source.name}: rows of run {first.run!r} come again after those of {OPEN} others; sort it by run, "
-                "then by step"
+                "then by step. What was said of its runs is of their first rows alone"
             )
         if len(self._over) >= MOST_RUNS:
             raise ReadError(f"{source.name} has more than {MOST_RUNS} runs; cut it into several files")

@@ -132,6 +132,32 @@ def test_names_of_alerts_on_the_chart_do_not_lie_on_each_other(
     browser.until(lambda: browser.run(NAMED) == names)
 
 
+@pytest.mark.parametrize("steps", ["", "0", "1.5", "1000001"])
+def test_a_mute_of_a_number_of_steps_that_is_none_is_told_without_asking_the_server(page: Browser, steps: str) -> None:
+    page.run("document.querySelector('.alert input').value = arguments[0]", steps)
+    page.press("Mute for", ".alert")
+    page.until_shown("Not saved: give a whole number of steps, 1 to 1,000,000.", ".alert")
+
+
+def test_a_name_that_turns_the_direction_of_writing_turns_no_other_words(page: Browser, run: Made) -> None:
+    add_mark(run.path, Mark("context_stall:301", "acknowledged", 301, time.time(), note="yes", by="\u202eada"))
+    page.until_shown("Acknowledged by", ".alert")
+    ends = """
+    const said = document.querySelector(".alert [role=status]");
+    const place = (text) => {
+      const walker = document.createTreeWalker(said, NodeFilter.SHOW_TEXT);
+      while (walker.nextNode()) if (walker.currentNode.data.includes(text)) break;
+      const range = document.createRange();
+      range.selectNodeContents(walker.currentNode);
+      return range.getBoundingClientRect().left;
+    };
+    return [place("Acknowledged"), place("ada"), place("yes")]
+    """
+    places = page.run(ends)
+    assert places == sorted(places)
+    assert "by \u202eada, " in page.text(".alert").replace("\n", "")
+
+
 def test_a_detector_can_be_muted_for_some_steps(page: Browser) -> None:
     page.find(".alert input").clear()
     page.find(".alert input").send_keys("500")

@@ -83,12 +83,20 @@ function marking(view, alert) {
   const name = make("input", { class: "wider", maxlength: 200, placeholder: "your name", "aria-label": "your name, kept in this browser", value: nameOf(), oninput: () => keepName(name.value) });
   const typed = (view.notes ??= new Map());
   const note = make("input", { class: "wider", maxlength: 200, placeholder: "note", "aria-label": "note", value: typed.get(alert.id) ?? "", oninput: () => typed.set(alert.id, note.value) });
-  const said = make("span", { role: "status" }, mark ? `${KINDS[mark.kind]}${mark.until ? ` until step ${number(mark.until)}` : ""}${mark.by ? ` by ${mark.by}` : ""}, ${clock(mark.time)}${mark.note ? `: ${mark.note}` : ""}.` : "");
-  const button = (text, kind, more = () => ({})) => make("button", { type: "button", onclick: () => tell(view, alert, { kind, by: name.value, note: note.value, ...more() }, said) }, text);
+  const said = make("span", { role: "status" }, ...(mark ? wordsOfMark(mark) : []));
+  const sayIt = (body) => tell(view, alert, { by: name.value, note: note.value, ...body }, said);
+  const button = (text, kind) => make("button", { type: "button", onclick: () => sayIt({ kind }) }, text);
   if (!served) return make("p", { class: "marking" }, said);
   if (mark) return make("p", { class: "marking" }, said, button("Take it back", "clear"));
   const steps = make("input", { type: "number", min: 1, max: 1000000, value: 1000, "aria-label": "for how many steps to mute" });
-  return make("p", { class: "marking" }, button("Acknowledge", "acknowledge"), make("span", { class: "mute" }, button("Mute for", "mute", () => ({ steps: Number(steps.value) })), steps, " steps"), button("False alarm", "false_alarm"), name, note, said);
+  const mute = () => (steps.value && steps.checkValidity() ? sayIt({ kind: "mute", steps: Number(steps.value) }) : (said.textContent = "Not saved: give a whole number of steps, 1 to 1,000,000."));
+  return make("p", { class: "marking" }, button("Acknowledge", "acknowledge"), make("span", { class: "mute" }, make("button", { type: "button", onclick: mute }, "Mute for"), steps, " steps"), button("False alarm", "false_alarm"), name, note, said);
+}
+
+// What people typed stands apart: a letter that turns the direction of writing turns no other words.
+function wordsOfMark({ kind, until, by, time, note }) {
+  const typed = (before, text) => (text ? [before, make("bdi", {}, text)] : []);
+  return [KINDS[kind], until ? ` until step ${number(until)}` : "", ...typed(" by ", by), `, ${clock(time)}`, ...typed(": ", note), "."];
 }
 
 // Where the browser keeps nothing, the name is asked for each time.
@@ -124,10 +132,17 @@ function reasonOf(error) {
   return error.status === undefined ? "the server cannot be reached." : error.message;
 }
 
+// Of what the model was found to be, in words.
+const DETAILS = {
+  description: (sentence) => sentence,
+  tokens: (which) => `tokens that count in means: ${which}`,
+  looks_ahead: (sees) => (sees ? "sees tokens that it is to predict" : "does not see ahead"),
+};
+
 export function eventLines(events) {
   const known = events.filter(({ kind }) => kind !== "not_seen");
   const lines = known.slice(0, 50).map(({ step, kind, detail }) => {
-    const more = Object.entries(detail).map(([name, value]) => `${plain(name)} ${typeof value === "number" ? number(value) : value}`);
+    const more = Object.entries(detail).map(([name, value]) => DETAILS[name]?.(value) ?? `${plain(name)} ${typeof value === "number" ? number(value) : value}`);
     return make("li", {}, `step ${number(step)}: ${plain(kind)}${more.length ? ` (${more.join(", ")})` : ""}`);
   });
   return lines.length ? lines : [make("li", {}, NONE)];

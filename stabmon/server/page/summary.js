@@ -46,13 +46,15 @@ export function tilesOf({ step, values, cost, planned, left, checkpoint }) {
   return known.map(([title, value, unit]) => make("div", { class: "tile" }, make("dt", {}, title), make("dd", {}, `${value} `, make("small", {}, unit ?? ""))));
 }
 
+const ago = (seconds) => (seconds < 1 ? "just now" : `${duration(Math.round(seconds))} ago`);
+
 // ", 2 h ago", kept up by `freshness`; a report is of one moment, and tells of none.
 export const agoOf = (unixSeconds) => (served ? make("span", { "data-ago": unixSeconds }) : "");
 
 function keepUpAgo({ summary, read }) {
   const now = summary.now + (performance.now() - read) / 1000;
   for (const span of document.querySelectorAll("[data-ago]")) {
-    const text = `, ${duration(Math.max(0, Math.round(now - Number(span.dataset.ago))))} ago`;
+    const text = `, ${ago(now - Number(span.dataset.ago))}`;
     if (span.textContent !== text) span.textContent = text;
   }
 }
@@ -77,7 +79,7 @@ export function freshness(view) {
   keepUpAgo(view);
   const text = wordsOf(view, age, stale, running);
   if (place.textContent !== text) place.textContent = text;
-  const trouble = gone ? `The server says: ${view.gone.why}. What was read of it before is still shown.` : lost && running ? (why ?? "Trying again every few seconds. If the training has ended, stabmon serve FOLDER shows its run log.") : oddClock(summary);
+  const trouble = gone ? `The server says: ${view.gone.why}. What was read of it before is still shown.` : lost && running ? (why ?? "Trying again every few seconds. If the training was started again, its log tells the new address; if it has ended, stabmon serve FOLDER shows its run log.") : oddClock(summary);
   view.trouble.hidden = !trouble;
   if (view.trouble.textContent !== trouble) view.trouble.textContent = trouble;
 }
@@ -88,7 +90,7 @@ function wordsOf({ summary, lost, gone }, age, stale, running) {
   if (gone && !lost) return `Cannot be read since ${clock(gone.since)}; what you see is older.`;
   if (!running) return `${capital(summary.state ?? RECORDED)} ${date(summary.time || summary.started)}`;
   if (!summary.time) return `no step yet, for ${duration(Math.round(age))}`;
-  return stale ? `no data for ${duration(Math.round(age))}, last step ${clock(summary.time)}` : `last step ${duration(Math.round(age))} ago`;
+  return stale ? `no data for ${duration(Math.round(age))}, last step ${clock(summary.time)}` : `last step ${ago(age)}`;
 }
 
 function oddClock({ time, now, as_of: made }) {
