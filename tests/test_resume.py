@@ -96,7 +96,7 @@ def test_a_long_run_is_shown_with_its_ends_and_a_thinned_middle(tmp_path: Path, 
 
 
 def test_live_replayed_and_resumed_a_training_gives_the_same_alerts(tmp_path: Path) -> None:
-    """Its loss is infinite in step 18, and its weights are not numbers from there on."""
+    """Its network sees both ways, its loss is infinite in step 18, and its weights are not numbers from there on."""
     data = rows(4)
     batch = {name: torch.stack([row[name] for row in data]) for name in data[0]}
 
@@ -119,7 +119,7 @@ def test_live_replayed_and_resumed_a_training_gives_the_same_alerts(tmp_path: Pa
         return [(a.detector, a.state, a.severity, a.step, a.since) for a in alerts]
 
     live = train(tmp_path / "whole", range(30))
-    assert told(live) == [("nonfinite", "raised", "critical", 18, 18)]
+    assert told(live) == [("wiring", "raised", "warning", 12, 1), ("nonfinite", "raised", "critical", 18, 18)]
     recorded = read(path_of(tmp_path / "whole", "r"))
     again = build(recorded.run, default_detectors(), [])
     for snapshot, events in recorded.feeds():
