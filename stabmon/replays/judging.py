@@ -9,7 +9,7 @@ from stabmon.detectors import Detector, default_detectors
 from stabmon.pipeline import Pipeline, build
 from stabmon.readers import Recording
 from stabmon.records import Event, Snapshot
-from stabmon.replays.needs import Seen, could_not_run, judges, levels
+from stabmon.replays.needs import Seen, could_not_run, judges, levels, too_few
 from stabmon.replays.verdict import Verdict, from_step
 from stabmon.sinks import Sink
 
@@ -58,7 +58,9 @@ class Replay:
         """`since`: leaves out what was over by then."""
         recording = self.recording
         missing = could_not_run(self._detectors or (), self._seen.statistics())
-        hint = levels(missing, recording.run) if recording.recorded and self._pipeline else ""
+        hint = "" if recording.recorded else too_few(self._steps)
+        if recording.recorded and self._pipeline:
+            hint = levels(missing, recording.run)
         alerts = self._pipeline.alerts if self._pipeline else ()
         return Verdict(
             file=self._file,

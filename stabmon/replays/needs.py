@@ -13,6 +13,8 @@ from stabmon.records import Layout, Run, Snapshot
 FROM_LEVEL = {"attention_blowup": "deep", "dead_units": "deep", "logit_drift": "standard"}
 """Detectors whose needs the level `light` does not read."""
 _LEVELS = ("light", "standard", "deep")
+FEW = 30
+"""Losses from which on a jump to twice the loss is told at its second point."""
 
 
 def levels(missing: Collection[str], run: Run) -> str:
@@ -24,6 +26,12 @@ def levels(missing: Collection[str], run: Run) -> str:
         if names := [name for name in missing if FROM_LEVEL.get(name) == each]:
             told.append(f'level="{each}" reads what {" and ".join(names)} {"needs" if len(names) == 1 else "need"}')
     return f'This run was recorded at level="{level}"; {", ".join(told)}.' if told else ""
+
+
+def too_few(points: int) -> str:
+    """What a log so short cannot show, in a sentence; "" where it is long enough."""
+    counted = "1 point" if points == 1 else f"{points} points"
+    return "" if points >= FEW else f"{counted} only; to tell a jump of the loss from its noise takes {FEW}."
 
 
 def judges(layout: Layout) -> list[Detector]:

@@ -166,16 +166,15 @@ def duration(seconds: float) -> str:
 
 
 def _loss(run: Standing) -> str:
-    """ ", loss 2.31, 0.40 nats below the bigram baseline"; means of the newest steps, since single ones are noisy."""
+    """ ", loss 2.31, 0.40 nats below the bigram baseline"; compared as a mean of the newest steps, as one is noisy."""
     if not run.recent["loss"]:
         return ""
-    if math.isinf(newest := run.recent["loss"][-1]):
+    if math.isinf(run.recent["loss"][-1]):
         return ", loss not finite"
     losses = _known(run.recent["loss"])
     if not losses:
         return ""
-    loss = fmean(losses)
-    return f", loss {newest if math.isfinite(newest) else loss:.3g}{_beside_baselines(run, loss)}"
+    return f", loss {losses[-1]:.3g}{_beside_baselines(run, fmean(losses))}"
 
 
 def _beside_baselines(run: Standing, loss: float) -> str:

@@ -90,6 +90,17 @@ def test_a_run_of_a_step_or_two_is_judged(tmp_path: Path, losses: list[float]) -
     assert found.severity == (None if losses == [3.0] else "critical")
 
 
+@pytest.mark.parametrize(("points", "told"), [(1, False), (20, False), (30, True), (200, True)])
+def test_a_log_too_short_to_show_a_jump_says_so(tmp_path: Path, points: int, told: bool) -> None:
+    noise = 0.01 * np.random.default_rng(0).standard_normal(points)
+    falling = [float(loss) for loss in 3 - np.arange(points) / 50 * (points < 100) + noise]
+    calm = stabmon.replay(trainer_state(tmp_path / "calm.json", falling))
+    short = [note for note in calm.notes if note.endswith("to tell a jump of the loss from its noise takes 30.")]
+    assert short == ([] if told else [f"{points} point{'s' * (points > 1)} only; {short[0].partition('; ')[2]}"])
+    jumped = stabmon.replay(trainer_state(tmp_path / "jump.json", [*falling, 6.0, 6.1]))
+    assert bool(jumped.alerts) == told
+
+
 def test_detectors_of_ones_own_judge_instead_and_what_still_stands_is_told_of_with_since(tmp_path: Path) -> None:
     path = table(tmp_path / "log.csv", healthy_losses(60))
     found = stabmon.replay(path, detectors=[Always()])

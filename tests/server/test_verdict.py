@@ -42,6 +42,12 @@ def test_a_healthy_run_tells_step_and_loss_beside_the_baselines(writing: Writing
     assert told(writing) == Verdict("healthy", "Healthy", f"Step 1,200{words}")
 
 
+def test_where_the_newest_step_has_no_loss_the_one_before_is_told_and_no_mean(writing: Writing) -> None:
+    for count, loss in ((60, 2.0), (1, 3.0), (1, float("nan"))):
+        writing.step(count, loss=loss)
+    assert told(writing).text.startswith("Step 62, loss 3, ")
+
+
 def test_a_loss_that_is_not_finite_is_never_called_healthy(writing: Writing) -> None:
     writing.step(60, loss=float("inf"))
     found = told(writing)
