@@ -111,20 +111,21 @@ class NonFinite:
 
     def _broken(self, since: int) -> Finding:
         statistic, where = next(iter(self._found.items()))
-        place = f"{where.name}, " if where.name else ""
+        name = _served(statistic)
+        place = f"{where.name}, {name}" if where.name else name
         half = "forward pass" if statistic in _FORWARD else "backward pass or the update"
         return Finding(
             severity="critical",
-            action=f"has values that are not finite since step {since} ({place}{statistic}). Stop it and go back to "
+            action=f"has values that are not finite since step {since} ({place}). Stop it and go back to "
             f"the last checkpoint before step {since}; every further step is lost",
-            cause=f"{statistic} is the first to be Inf or NaN in the order of a step, so it began in the {half}.",
+            cause=f"{name} is the first to be Inf or NaN in the order of a step, so it began in the {half}.",
             remedies=(
                 f"Roll back to a checkpoint before step {since} and leave out the next 200 batches.",
                 "Roll back and halve the learning rate, or clip gradients at 1.",
                 "If it runs in float16: use bfloat16, or float32 for the norms and the softmax.",
                 "Look for a division by 0, a log of 0 or a fully masked row in the loss and in attention.",
             ),
-            evidence={name: float("inf") for name in self._found},
+            evidence={_served(found): float("inf") for found in self._found},
             since=since,
             site=where,
         )
@@ -144,6 +145,11 @@ class NonFinite:
             evidence={"skipped_steps": float(self._skips)},
             since=since,
         )
+
+
+def _served(statistic: str) -> str:
+    """As page and metrics name it: a sum of squares is shown as the norm."""
+    return f"{statistic.removesuffix('_sq')}_norm" if statistic.endswith("_sq") else statistic
 
 
 def _targetless(since: int) -> Finding:

@@ -27,9 +27,15 @@ def test_the_first_statistic_in_the_order_of_a_step_and_its_lowest_layer_are_nam
     )
     (alert,) = alerts_of(NonFinite(), series)
     assert (alert.site, alert.layer) == ("layers.1.norm", 1)
-    assert list(alert.evidence) == ["norm_input_msq", "loss", "grad_sq", "total_grad_sq"]
+    assert list(alert.evidence) == ["norm_input_msq", "loss", "grad_norm", "total_grad_norm"]
     assert "layers.1.norm, norm_input_msq" in alert.action
     assert "forward pass" in alert.cause
+
+
+def test_a_gradient_alone_is_called_as_page_and_metrics_call_it() -> None:
+    (alert,) = alerts_of(NonFinite(), make_series({"loss": [3, 3, 3], "total_grad_sq": [1.0, 1.0, INF]}))
+    assert "since step 3 (total_grad_norm). Stop" in alert.action
+    assert alert.cause.startswith("total_grad_norm is the first to be Inf or NaN")
 
 
 def test_a_loss_over_no_targets_is_a_warning_while_the_gradients_are_finite() -> None:
