@@ -131,7 +131,7 @@ class Flat:
         if self._dropping:
             action = f"has left its plateau: the loss falls again, as step^{-beta:.2f}. Let it run"
             return Finding("info", action, "It was flat before.", _NOTHING, evidence, since)
-        sits = f"the loss sits at {level:.4g} since about step {since} and falls as step^{-beta:.2f}"
+        sits = f"the loss sits at {level:.4g} since about step {since} and {_pace(beta)}"
         if self._verdict == "info":
             return Finding("info", f"is flat: {sits}. {self._compared}", self._which, _COMPARE, evidence, since)
         if self._above_guessing:
@@ -184,6 +184,11 @@ class Flat:
         if self._task.learns:
             return "It has converged, or goes on very slowly."
         return "It has converged, or it is stuck; the loss alone cannot tell."
+
+
+def _pace(beta: float) -> str:
+    """How the loss falls, in words where it is not by a hundredth."""
+    return f"falls as step^-{beta:.2f}" if beta >= 0.005 else "does not fall"
 
 
 _RESTART = (

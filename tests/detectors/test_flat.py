@@ -68,6 +68,18 @@ def test_a_plateau_that_ends_is_told_to_have_ended() -> None:
     assert alerts[-1].state == "cleared"
 
 
+@pytest.mark.parametrize(
+    ("slope", "words"), [(0.0, "does not fall"), (0.004, "does not fall"), (0.014, "falls as step^-0.01")]
+)
+def test_how_slowly_it_falls_is_told_and_that_it_does_not_where_it_is_less_than_a_hundredth(
+    slope: float, words: str
+) -> None:
+    steps = np.arange(1, 6001, dtype=float)
+    (alert, *_) = alerts_of(Flat(), make_series({"loss": 3.0 * steps**-slope}))
+    assert alert.severity == "info"
+    assert words in alert.action
+
+
 @pytest.mark.parametrize("exponent", [0.05, 0.1, 0.5])
 def test_a_power_law_is_not_flat(exponent: float) -> None:
     t = np.arange(1, 5001)
