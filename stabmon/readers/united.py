@@ -50,7 +50,8 @@ def _belongs(held: Reading, reading: Reading) -> bool:
 
 def _unite(held: Reading, more: Reading, losses: int) -> None:
     if isnan(held.loss):
-        held.loss = more.loss
+        if not more.bare:  # of a step that has a row with an evaluation, one with nothing else tells nothing
+            held.loss = more.loss
     elif not isnan(more.loss):
         held.loss += (more.loss - held.loss) / losses if isfinite(held.loss) and isfinite(more.loss) else inf
     for name in _REST:

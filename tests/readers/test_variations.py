@@ -49,6 +49,8 @@ STEADY = "".join(f"a,{10 * i},{3 - i / 50},,0.5\n" for i in range(1, 31))
         ("a,310,,,\na,320,2,,0.5\n", [310]),
         ("a,317,,,\na,326,2,,0.5\n", []),  # not where the next loss is due: a row of something else
         ("a,310,,3.5,\na,320,2,,0.5\n", []),
+        ("a,310,,3.5,\na,310,,,\n", []),  # nor beside an evaluation of that step
+        ("a,310,,3.5,\na,310,,,\na,320,2,,0.5\n", []),
     ],
 )
 def test_a_row_with_nothing_in_it_hides_a_nan_where_a_loss_is_due_and_more_comes(rows: str, spoiled: list[int]) -> None:
