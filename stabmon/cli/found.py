@@ -135,7 +135,7 @@ def _cells(verdict: Verdict) -> list[Text]:
         Text(printable(verdict.file)),
         Text(severity, style=STYLES[severity]),
         Text(f"{shown.alert.since:,}", justify="right"),
-        Text(f"{shown.alert.detector}: {shown.alert.action.partition('. ')[0]}"),
+        Text(f"{shown.alert.detector}: the run {shown.alert.action.partition('. ')[0]}"),
     ]
 
 

@@ -121,7 +121,7 @@ def _cells(shown: Incident) -> list[Text]:
     end = "stands" if shown.until is None else f"over at {shown.until:,}"
     where = "" if alert.layer is None else f" (layer {alert.layer}, {printable(alert.site)})"
     return [
-        Text.assemble((alert.detector, STYLES[alert.severity]), f"{where} {alert.action}"),
+        Text.assemble((alert.detector, STYLES[alert.severity]), f"{where}: the run {alert.action}"),
         Text(f"since step {alert.since:,}\ntold at {shown.told:,}\n{end}"),
         Text.assemble(
             (alert.severity, STYLES[alert.severity]), f", {alert.score:.3g} x its line\n", ", ".join(evidence)

@@ -98,7 +98,7 @@ def cells(shown: Incident) -> tuple[str, str, str, str]:
     when = f"since step {alert.since:,}, told at {shown.told:,}"
     end = "stands" if shown.until is None else f"over at {shown.until:,}"
     sure = f"{alert.severity}, {alert.score:.3g} x its alert line"
-    return f"{alert.detector}: {alert.action}", f"{when}, {end}", sure, next(iter(alert.remedies), "")
+    return f"{alert.detector}: the run {alert.action}", f"{when}, {end}", sure, next(iter(alert.remedies), "")
 
 
 def _row(tag: str, texts: Sequence[str]) -> str:
@@ -108,7 +108,7 @@ def _row(tag: str, texts: Sequence[str]) -> str:
 def spoken(shown: Incident) -> str:
     """An incident in a line: since when, which detector, what."""
     end = "" if shown.until is None else f", over at step {shown.until:,}"
-    return f"since step {shown.alert.since:,}{end}: {shown.alert.detector} {shown.alert.action}"
+    return f"since step {shown.alert.since:,}{end}: {shown.alert.detector}: the run {shown.alert.action}"
 
 
 def worst(alerts: Sequence[Alert]) -> Severity | None:

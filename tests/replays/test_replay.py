@@ -53,7 +53,7 @@ def test_one_that_diverged_is_false_and_says_since_when(ill: Verdict) -> None:
     assert incident.alert.remedies
     lines = str(ill).splitlines()
     assert lines[0].endswith(": critical")
-    assert any(line.startswith("critical since step 2,04") and "diverged has diverged" in line for line in lines[1:])
+    assert any(line.startswith("critical since step 2,04") and "diverged: the run has" in line for line in lines[1:])
 
 
 def test_what_could_run_is_what_the_file_holds(ill: Verdict) -> None:
@@ -124,7 +124,7 @@ def test_in_a_notebook_a_verdict_is_a_table_of_text(tmp_path: Path) -> None:
     parser.feed(found._repr_html_())
     assert set(tags) == {"p", "b", "table", "tr", "th", "td"}
     assert tags.count("b") == 1  # its own
-    assert "always: is &lt;i&gt;ill&lt;/i&gt;" in found._repr_html_()
+    assert "always: the run is &lt;i&gt;ill&lt;/i&gt;" in found._repr_html_()
 
 
 def test_alerts_of_one_incident_are_one_with_its_worst_and_its_end() -> None:
