@@ -111,7 +111,9 @@ def test_a_row_says_what_when_how_sure_and_what_to_do(run_log: Path) -> None:
     lines = result.stdout.splitlines()
     assert lines[0] == "r1 (stabmon run log, finished, steps 1 to 2, loss 3 to 11): warning"
     assert lines[1].split("  ")[0] == "what"
-    assert re.match(r"high_loss: the run has \[red\] loss +since step 1 +warning, 1.1 x its line +do$", lines[3].rstrip())
+    assert re.match(
+        r"high_loss: the run has \[red\] loss +since step 1 +warning, 1.1 x its line +do$", lines[3].rstrip()
+    )
     assert "told at 2" in lines[4]
     assert "loss 11" in lines[4]
 
