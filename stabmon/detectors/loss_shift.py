@@ -10,7 +10,7 @@ from stabmon.detectors import shift_findings as findings
 from stabmon.detectors.level import of_the_model
 from stabmon.detectors.shift_readings import Level, Rate, Repeats, Updates
 from stabmon.detectors.thresholds import shift as thresholds
-from stabmon.records import BATCH_SIZE, Event, Finding, Severity, Snapshot
+from stabmon.records import BATCH_SIZE, RESUME, Event, Finding, Severity, Snapshot
 
 _HIGHEST = 1e6
 """Score: as a float32 it must stay finite."""
@@ -20,7 +20,8 @@ class LossShift:
     """Tells whose fault it is that the loss rises above what the frequencies of its targets explain: the data's, as
     soon as the rise is there (a baseline loss moved, or targets no longer follow their inputs, or the updates were
     ordinary while the loss is as of a model that knows nothing), critical after 8 points; or that of the updates, once
-    it has lasted 12, as a warning. Beside it: the loader hands out the same batch again and again.
+    it has lasted 12, as a warning. Right after a resume, at a loss such as the run's first one, it is the weights: no
+    checkpoint was loaded. Beside it: the loader hands out the same batch again and again.
 
     The rise is of the loss over the unigram loss, in which the noise of the batches cancels. Without baseline losses it
     is silent. Score: the rise in units of what alerts. Nothing is learnt from it; after 64 points, unless it is
@@ -40,6 +41,9 @@ class LossShift:
 
     def __init__(self) -> None:
         self._score = 0.0
+        self._first: float | None = None
+        """Loss of the run's first step."""
+        self._resumed: int | None = None
         self._start()
 
     def _start(self) -> None:
@@ -54,9 +58,11 @@ class LossShift:
         """Whether in this rise the data are to blame, and whether they themselves show it."""
 
     def notice(self, event: Event) -> None:
-        """With another batch size, another noise is no news."""
+        """With another batch size, another noise is no news. A resume may be one without its checkpoint."""
         if event.kind == BATCH_SIZE:
             self._start()
+        elif event.kind == RESUME:
+            self._resumed = event.step
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]."""
@@ -66,6 +72,7 @@ class LossShift:
             if self._steps and snapshot.step < self._steps[-1]:
                 self._start()  # a restart: another run begins in the same log
             self._steps.append(snapshot.step)
+            self._first = loss if self._first is None else self._first
             self._read(snapshot, loss, unigram)
             self._risen = self._of_rise()
             rise = min(max(self._rise, 0.0), _HIGHEST)
@@ -127,12 +134,22 @@ class LossShift:
         self._loss, self._excess, self._unigram, self._bigram = Level(), Level(), Level(), Level()
         return True
 
+    @property
+    def _anew(self) -> bool:
+        """Whether the rise began with a resume, and the loss is where the run's first one was."""
+        if self._since is None or self._resumed is None or self._first is None:
+            return False
+        just = abs(self._since - self._resumed) <= thresholds.NOW
+        return just and abs(self._loss.now - self._first) <= thresholds.AS_FIRST * self._first
+
     def explain(self, site: int) -> Finding:
-        """Which of the three it is, and what was read of the data and of the updates."""
+        """Which of the four it is, and what was read of the data and of the updates."""
         if self._risen is None or self._since is None:
             assert self._repeated is not None, "asked without an alert"
             return findings.of_repeats(self._repeated, self._repeats, self._loss.now, self._unigram.now)
         losses = {"loss": self._loss, "unigram_loss": self._unigram, "bigram_loss": self._bigram}
+        if self._anew:
+            return findings.of_weights(self._risen, self._since, losses, self._updates)
         if self._data:
             ordinary = self._updates.ordinary(self._steps[-1])
             return findings.of_data(self._risen, self._since, losses, self._updates, self._moved, ordinary)

@@ -1,4 +1,4 @@
-"""What `loss_shift` says: other data, an update that was too large, one batch again and again."""
+"""What `loss_shift` says: other data, no checkpoint loaded, an update that was too large, one batch again and again."""
 
 from __future__ import annotations
 
@@ -32,6 +32,22 @@ def of_data(
         ),
         evidence=_evidence(losses, updates, data_fault=1.0),
         ruled_out=(f"an update that was too large (KL {updates.kl:.2g})",) if ordinary else (),
+        since=since,
+    )
+
+
+def of_weights(severity: Severity, since: int, losses: Mapping[str, Level], updates: Updates) -> Finding:
+    return Finding(
+        severity=severity,
+        action=f"has resumed without what it had learnt: {_from_to(losses)} at step {since}, as at the run's start. "
+        f"Stop it and load the checkpoint before the first step; every further step trains another model",
+        cause="The run was resumed and its weights were not loaded, or not into the model that is trained.",
+        remedies=(
+            "Load the checkpoint of the model and of the optimizer before the first step, and resume again.",
+            "Look at what loading returned: missing keys, another prefix of names, a model that was wrapped later.",
+            "If it was meant to start anew, give the run another name.",
+        ),
+        evidence=_evidence(losses, updates, data_fault=0.0),
         since=since,
     )
 

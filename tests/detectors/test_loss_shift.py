@@ -7,7 +7,7 @@ import pytest
 
 from stabmon.detectors.alarm import Alarm
 from stabmon.detectors.loss_shift import LossShift
-from stabmon.records import BATCH_SIZE, Alert, Event
+from stabmon.records import BATCH_SIZE, RESUME, Alert, Event
 from tests.detectors.losses import Floats, learning
 from tests.detectors.series import alerts_of, make_series, told
 
@@ -212,3 +212,20 @@ def test_a_constant_added_to_all_losses_changes_nothing() -> None:
     rows["bigram_loss"][AFTER] += 2.0
     shifted = {name: values + 1 * name.endswith("loss") for name, values in rows.items()}
     assert said(shifted) == said(rows)
+
+
+@pytest.mark.parametrize(("level", "anew"), [(5.6, True), (7.0, False)])
+def test_a_resume_at_the_loss_of_the_first_step_is_one_without_its_checkpoint(level: float, anew: bool) -> None:
+    """At another loss it is the data, as without a resume."""
+    rows = run()
+    rows["loss"][AFTER] = level + 0.05 * np.random.default_rng(3).normal(0, 1, COUNT - AT)
+    if not anew:
+        rows["bigram_loss"][AFTER] += 2.0
+    alarm, found = Alarm(LossShift(), "run"), []
+    for snapshot in make_series(rows):
+        if snapshot.step == AT + 1:
+            alarm.notice(Event(AT + 1, 0.0, RESUME, {"at": AT + 1}))
+        found += alarm.judge(snapshot)
+    assert [(a.step, a.severity) for a in found] == [(252, "warning"), (258, "critical")]
+    assert all(("resumed without" in a.action) is anew for a in found)
+    assert all((a.evidence["data_fault"] == 0.0) is anew for a in found)
