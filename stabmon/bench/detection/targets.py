@@ -71,7 +71,7 @@ def _beaten(runs: Sequence[Graded]) -> list[Target]:
     rows = versus(runs)
     ours = rows.pop(OURS[0])
     del rows[OURS[1]]
-    beaten = [name for name, row in rows.items() if _beats(ours, row)]
+    beaten = [name for name, row in rows.items() if beats(ours, row)]
     missed = [name for name in rows if name not in beaten]
     what = "rules beaten by all warnings, on precision and median lead, at no lower recall"
     return [Target(what, len(beaten) / len(rows), 1.0, None, missed), *_beaten_at_their_recall(runs)]
@@ -84,7 +84,10 @@ def _beaten_at_their_recall(runs: Sequence[Graded]) -> list[Target]:
     return [Target(what, 1 - len(missed) / len(rows), 1.0, None, missed)] if rows else []
 
 
-def _beats(ours: Versus, row: Versus) -> bool:
+def beats(ours: Versus, row: Versus) -> bool:
+    """No lower recall and precision, and no later median lead; one of the latter two better."""
     lead, theirs = ours.lead(0.5), row.lead(0.5)
-    sooner = theirs is None or (lead is not None and lead >= theirs)
-    return ours.recall.value >= row.recall.value and not ours.precision.value <= row.precision.value and sooner
+    apart = ours.precision.value - row.precision.value
+    no_later = theirs is None or (lead is not None and lead >= theirs)
+    better = not apart <= 0 or lead != theirs  # a precision of 1 can be equalled, and no more
+    return ours.recall.value >= row.recall.value and not apart < 0 and no_later and better

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from stabmon.bench.detection.curves import Curve
-from stabmon.bench.detection.figures import Graded, Share
+from stabmon.bench.detection.figures import Graded, Rate, Share
 from stabmon.bench.detection.judging import Judged, Ruled, Spoken, rules
 from stabmon.bench.detection.operating import beside
 from stabmon.bench.detection.outcomes import Class, Outcome
-from stabmon.bench.detection.targets import targets
+from stabmon.bench.detection.targets import beats, targets
+from stabmon.bench.detection.versus import Versus
 
 INFO, WARNING, CRITICAL = range(3)
 FEW, ALL, NONE = "6 sigma/128, loss", "LossNotDecreasing(10)", "CUSUM"
@@ -80,3 +81,21 @@ def test_at_equal_precision_the_sooner_one_wins(at: int, score: float, beaten: b
 def test_the_target_names_the_rules_that_are_not_beaten() -> None:
     (target,) = (target for target in targets(RUNS) if target.what.startswith("the same at each rule's own recall"))
     assert (target.value, list(target.missed)) == (0.5, [ALL])
+
+
+@pytest.mark.parametrize(
+    ("recall", "precision", "lead", "beaten"),
+    [
+        (4, (10, 10), 5, True),  # as precise as can be, and later
+        (4, (10, 10), 20, False),
+        (4, (10, 10), 12, False),  # equal in all but recall
+        (4, (5, 10), 12, True),
+        (10, (5, 10), 12, False),  # speaks of more
+    ],
+)
+def test_a_rule_is_beaten_by_who_is_no_worse_and_better_in_precision_or_lead(
+    recall: int, precision: tuple[int, int], lead: int, beaten: bool
+) -> None:
+    nothing = Rate(0, 1000)
+    ours = Versus(Share(9, 10), Share(10, 10), [12] * 9, nothing, {})
+    assert beats(ours, Versus(Share(recall, 10), Share(*precision), [lead] * 4, nothing, {})) is beaten
