@@ -4,6 +4,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -358,6 +359,26 @@ def test_a_file_that_goes_while_no_step_comes_is_told_with_the_next_one(
     with pytest.raises(FileNotFoundError, match="was deleted or moved while it was written"):
         writer.emit(snapshot(2, 2.0), [], [])
     writer.close("stopped")
+
+
+def test_what_a_signal_interrupts_while_it_writes_can_be_closed_by_its_handler(tmp_path: Path) -> None:
+    def handler() -> float:
+        if threading.current_thread().name == "trains":
+            writer.close("preempted")
+        return 0.0
+
+    writer = RunLogWriter(tmp_path / "r.stabmon", RUN, clock=handler)
+    writer.emit(snapshot(1, 2.0), [], [])
+
+    def train() -> None:
+        with pytest.raises(sqlite3.ProgrammingError):  # what was interrupted goes on, and finds it closed
+            writer.emit(snapshot(2, 2.0), [alert(2, "critical")], [])
+
+    training = threading.Thread(target=train, name="trains", daemon=True)
+    training.start()
+    training.join(60)
+    assert not training.is_alive()
+    assert (read(writer.path).state, steps_on_disk(writer.path)) == ("preempted", [1, 2])
 
 
 def eventually(fact: Callable[[], bool]) -> None:

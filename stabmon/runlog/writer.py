@@ -50,8 +50,8 @@ class RunLogWriter:
         self._pending: deque[tuple[str, tuple[Any, ...]]] = deque()
         self._added = self._whole = self._written = 0
         """Statements so far: all, those of whole rows, and those that are in the file."""
-        self._lock = threading.Lock()
-        """Of the connection."""
+        self._lock = threading.RLock()
+        """Of the connection; a signal's handler may close what it interrupted while it wrote."""
         self._over = threading.Event()
         self._error: Exception | None = None
         """What ended `keep_up`."""
