@@ -68,13 +68,16 @@ def lines(chunks: Iterable[bytes], notes: Notes, follow: bool = False) -> Iterat
             continue
         *whole, rest = (rest + _plain(text)).split("\n")
         for line in whole:
+            if "\x1b" in line:
+                line = _ESCAPES.sub("", line)
             if line and not line.isspace():
-                yield _ESCAPES.sub("", line) if "\x1b" in line else line
+                yield line
         if len(rest) > LONGEST:
             notes.say(f"A line of more than {LONGEST >> 20} million characters was left out.")
             rest = ""
+    rest = _ESCAPES.sub("", rest)
     if rest and not rest.isspace():
-        yield _ESCAPES.sub("", rest)
+        yield rest
 
 
 def _plain(text: str) -> str:

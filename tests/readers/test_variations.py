@@ -300,3 +300,9 @@ def test_a_loss_that_megatron_leaves_out_without_a_skip_was_not_finite() -> None
 )
 def test_lines_as_tools_have_written_them_over_the_years(line: str) -> None:
     assert read(f"hello\n{line}\n{line}\n{line}\n").losses[0] == (7, 3.5)
+
+
+def test_a_line_of_colours_alone_is_none() -> None:
+    lines = [f"iter {i}: loss {3 - i / 50:.4f}, time 10.00ms, mfu 1.00%\n\x1b[0m\n" for i in range(1, 31)]
+    found = read("".join([*lines, "\x1b[31m\x1b[0m"]))
+    assert [step for step, _ in found.losses] == list(range(1, 31))
