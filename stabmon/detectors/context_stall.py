@@ -13,15 +13,17 @@ import numpy as np
 from stabmon.catalog import Array
 from stabmon.detectors.stall_finding import Stall, Verdict, finding
 from stabmon.detectors.stall_readings import SHARE_FLOOR, Depth, Rate, Share, Spell, Task
+from stabmon.detectors.stall_relapse import Relapse
 from stabmon.detectors.thresholds import stall as thresholds
-from stabmon.records import Finding, Snapshot
+from stabmon.records import SEVERITIES, Finding, Snapshot
 
 
 class ContextStall:
     """Warns of a collapse of the context share that goes deep soon or lasts (falling, or frozen), calls it critical
     when it will not resolve at this learning rate or when a run that had learnt has lost it, and eases to info, with
     the most steps it can take, when it resolves. Of one that is shallow or slow it tells (info): most end by
-    themselves. Silent where there is nothing to learn; warns at most where that is unknown.
+    themselves. Silent where there is nothing to learn; warns at most where that is unknown. Whatever the share: warns
+    of a run that has been back at the unigram loss for 20 steps, and is critical after 60.
 
     Score: ln s / ln 1e-4, so 1 at s = 1e-4 and 2 at 1e-8.
     """
@@ -42,7 +44,7 @@ class ContextStall:
 
     def __init__(self) -> None:
         self._trained, self._probed = Share(), Share()
-        self._task, self._depth, self._rate = Task(), Depth(), Rate()
+        self._task, self._depth, self._rate, self._relapse = Task(), Depth(), Rate(), Relapse()
         self._noisy = self._floored = False
         self._step = 0
         self._since: int | None = None
@@ -57,21 +59,27 @@ class ContextStall:
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]: it judges the whole model."""
         if self._read(snapshot):
+            self._relapse.see(self._task, self._step)
             self._judge()
         return np.full(len(snapshot["context_share"]), self._score(), np.float32)
 
     def explain(self, site: int) -> Finding:
         """What was measured, what it rules out, what to do, and the norm at which tokens are most alike."""
-        assert self._verdict is not None, "asked without an alert"
-        assert self._since is not None, "a verdict has a beginning"
-        stall = Stall(self._verdict, self._since, self._step, self._share.last, self._slope, self._floored)
-        return finding(stall, self._task, self._depth, self._rate)
+        found = []
+        if self._verdict and self._since is not None and self._over.since is None:
+            stall = Stall(self._verdict, self._since, self._step, self._share.last, self._slope, self._floored)
+            found.append(finding(stall, self._task, self._depth, self._rate))
+        if self._relapse.severity:
+            found.append(self._relapse.finding(self._task, self._rate.top))
+        assert found, "asked without an alert"
+        return max(found, key=lambda one: SEVERITIES.index(one.severity))
 
     def _score(self) -> float:
         if self._step < thresholds.FIRST_STEP or not self._share.logs:
             return 0.0
         depth = log(max(self._share.last, SHARE_FLOOR)) / log(thresholds.COLLAPSED)
-        return max(depth, 1.0) if self._verdict and self._over.since is None else min(max(depth, 0.0), 0.99)
+        alerts = self._relapse.severity or (self._verdict and self._over.since is None)
+        return max(depth, 1.0) if alerts else min(max(depth, 0.0), 0.99)
 
     @property
     def _share(self) -> Share:

@@ -12,7 +12,8 @@ from stabmon.records import Finding, Snapshot
 
 class Exploded:
     """Critical where two points in a row are far above the best level: by twice the run's progress, x5 and 20 times
-    the noise; before step 200 by x30, and before there is a level, x30 above the first loss.
+    the noise; or x10 above the start, however much they swing. Before step 200 by x30, and before there is a level, x30
+    above the first loss.
 
     Score: the lower one's rise, in units of the rise that alerts.
     """
@@ -72,7 +73,8 @@ class Exploded:
                 thresholds.EXPLODED_EARLY if early else thresholds.EXPLODED_LEAST,
                 thresholds.EXPLODED_NOISE * level.noise,
             )
-            self._score = max((both - level.best) / rise, 0.0)
+            over = 0.0 if early else (both - level.start) / thresholds.EXPLODED_START
+            self._score = max((both - level.best) / rise, over, 0.0)
         elif isfinite(level.first):
             self._score = max((both - level.first) / thresholds.EXPLODED_EARLY, 0.0)
         if self._score < 1:

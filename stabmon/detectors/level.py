@@ -52,6 +52,8 @@ class Level:
 
     def __init__(self) -> None:
         self.first = nan
+        self.start = nan
+        """The first point, or the median of the first 12 if that is higher; NaN before there are 12."""
         self.best = inf
         """Lowest median of 12 points, those of the last 12 left out; inf before there are 24."""
         self.noise_at_best = inf
@@ -69,6 +71,8 @@ class Level:
             self._changes.push(abs(z - self._last))
         self._last = z
         self.recent.push(z)
+        if self.recent.full and not isfinite(self.start):
+            self.start = max(self.first, self.recent.median)
         if self.recent.full and learn:
             self._medians.append(self.recent.median)
         if len(self._medians) > POINTS and (level := self._medians.popleft()) < self.best:

@@ -79,9 +79,12 @@ class Task:
         self._gap: deque[float] = deque(maxlen=thresholds.SMOOTHED)
         self._told: deque[float] = deque(maxlen=thresholds.SMOOTHED)
         self._first: float | None = None
-        self._best = 0.0
+        self.best = 0.0
+        """Lowest loss above the unigram loss, in nats."""
         self._pretrained = False
         self._paired = False
+        self.learnt_until = 0
+        """The last step whose loss was well below the unigram loss."""
         self.losses: dict[str, float] = {}
 
     def read(self, snapshot: Snapshot) -> None:
@@ -93,8 +96,10 @@ class Task:
             self._first = loss
         if isfinite(loss) and isfinite(unigram):
             self._excess.append(loss - unigram)
+            if loss - unigram < -thresholds.LEARNING:
+                self.learnt_until = snapshot.step
             if len(self._excess) == thresholds.SMOOTHED:
-                self._best = min(self._best, self.excess)
+                self.best = min(self.best, self.excess)
         if isfinite(unigram):
             self._gap.append(unigram - bigram)
             self._paired |= isfinite(bigram)
@@ -148,7 +153,12 @@ class Task:
     def fell_back(self) -> bool:
         """Whether it had been well below the unigram loss before."""
         knew = self.began < -2 * thresholds.LEARNING and self.excess > -thresholds.LEARNING
-        return knew or self._best < -2 * thresholds.LEARNING
+        return knew or self.best < -2 * thresholds.LEARNING
+
+    @property
+    def unlearnt(self) -> bool:
+        """Whether it had been below the unigram loss, and is no more."""
+        return self.best < -thresholds.KNEW and self.excess > -thresholds.KEPT and not self.pointless
 
 
 class Depth:

@@ -385,3 +385,39 @@ def test_the_end_of_a_schedule_is_no_cut_that_is_worth_waiting_for() -> None:
     for step, snapshot in enumerate(make_series({"learning_rate": [1e-3, 1e-3, 0.0, np.inf, 0.0]}), 1):
         assert not rate.read(snapshot), step
     assert (rate.top, rate.cut_until) == (pytest.approx(1e-3), 0)
+
+
+def relapsed(back_until: int = 400, count: int = 400) -> Floats:
+    """Learns to .4 under the unigram loss, is thrown above it after step 200, and returns to it; float[count]."""
+    t = np.arange(1, count + 1)
+    loss = np.interp(t, [1, 100, 200, 201, 230], [5.6, 2.8, 2.7, 5.5, 3.2])
+    return np.where(t > back_until, 2.7, loss)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.2])
+def test_a_run_that_is_back_at_the_unigram_loss_has_lost_what_it_had_learnt_though_its_tokens_differ(
+    share: float,
+) -> None:
+    """Real text, Pre-LN, a learning rate that jumps to its hundredfold. The median of nine turns at step 205."""
+    run = a_run(along({1: 0.5, 200: 0.2, 202: share, 400: share}), loss=relapsed())
+    warning, critical = alerts_of(ContextStall(), run)
+    assert told([warning, critical]) == [(225, "warning"), (265, "critical")]
+    assert (warning.since, critical.since) == (201, 201)
+    assert critical.headline == (
+        "run has lost what it had learnt: since step 201 it does no better than the frequencies of its targets. Go "
+        "back to a checkpoint of step 200 or before; 65 steps are lost, and so is every further one"
+    )
+    assert critical.evidence["loss_above_unigram"] == pytest.approx(0.1, abs=1e-5)
+
+
+def test_a_rise_over_the_unigram_loss_that_is_over_within_20_steps_is_no_relapse_and_one_of_50_a_warning() -> None:
+    healthy = along({1: 0.5, 400: 0.2})
+    assert said(a_run(healthy, loss=relapsed(back_until=220))) == []
+    assert said(a_run(healthy, loss=relapsed(back_until=250))) == [(225, "warning"), (264, "cleared")]
+
+
+def test_no_relapse_where_there_is_nothing_left_to_learn_or_targets_have_ceased_to_follow() -> None:
+    healthy = along({1: 0.5, 400: 0.2})
+    shuffled = np.where(np.arange(1, 401) <= 200, 2.4, NAN)
+    assert said(a_run(healthy, loss=relapsed(), bigram_loss=shuffled)) == []
+    assert said(a_run(healthy, loss=relapsed(), bigram_loss=np.where(np.arange(1, 401) <= 200, 2.4, 3.05))) == []

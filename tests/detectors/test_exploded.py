@@ -35,8 +35,30 @@ def test_one_point_however_high_is_a_bad_batch() -> None:
 
 def test_noise_widens_the_line() -> None:
     """Noise of .3: 20 standard deviations are e^6 = 403."""
-    assert said(risen(100, noise=0.3)) == []
-    assert said(risen(3000, noise=0.3))[0] == (302, "critical")
+    assert said(risen(6)) == [(302, "critical"), (410, "cleared")]
+    assert said(risen(6, noise=0.3)) == []
+
+
+def swings(high: float) -> Floats:
+    """As recorded: 13.9 at the start, then swings by a factor of two about 15, and two points that are higher."""
+    loss = np.exp(np.random.default_rng(0).normal(2.7, 0.75, 400)).clip(6, 135)
+    loss[:30] = 13.9
+    loss[200:202] = 700, high
+    return loss
+
+
+def test_two_points_over_ten_times_the_start_are_critical_whatever_the_noise() -> None:
+    """20 standard deviations are a factor of a million here."""
+    assert said(swings(140)) == [(202, "critical"), (212, "cleared")]
+    assert said(swings(138)) == []
+
+
+def test_a_first_loss_that_is_low_by_chance_is_not_the_start() -> None:
+    """Two points in a row are over ten times it all the time."""
+    loss = 3 * np.exp(np.random.default_rng(0).normal(0, 0.4, 400))
+    loss[0] = 0.15
+    assert (np.minimum(loss[250:-1], loss[251:]) > 1.5).sum() > 100
+    assert said(loss) == []
 
 
 def test_a_start_that_rises_a_thousandfold_is_critical_within_eight_points() -> None:

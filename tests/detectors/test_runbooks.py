@@ -70,6 +70,9 @@ PHRASES: dict[str, list[str]] = {
         f"it sank slowly and is < {told(stall.SLOW_LOST)} for {stall.LOST_STEPS}",
         f"< {told(stall.LOW)} and falling by {told(-stall.FALLING)} a step for {stall.LOW_STEPS}",
         f"rises by more than {told(stall.RISING)} per step for {stall.RISING_STEPS} steps",
+        f"had been {told(stall.KNEW)} nats under the unigram loss, and has been at most {told(stall.KEPT)} under it "
+        f"for {stall.RELAPSE_STEPS} steps",
+        f"the same for {stall.RELAPSE_LONG} steps",
     ],
     "dead_layers": [
         f"gradient < {power(dead_layers.RATIO)} of the last block's for {dead_layers.HOLD_STEPS} steps and "
@@ -84,7 +87,8 @@ PHRASES: dict[str, list[str]] = {
     ],
     "exploded": [
         f"{WORDS[round(exp(loss.EXPLODED_LEAST))]} times the loss (before step {loss.EARLY_STEPS}: "
-        f"{WORDS[round(exp(loss.EXPLODED_EARLY))]} times) and {WORDS[int(loss.EXPLODED_NOISE)]} times the noise"
+        f"{WORDS[round(exp(loss.EXPLODED_EARLY))]} times) and {WORDS[int(loss.EXPLODED_NOISE)]} times the noise",
+        f"or, from step {loss.EARLY_STEPS} on, {WORDS[round(exp(loss.EXPLODED_START))]} times the start",
     ],
     "flat": [
         f"began at {told(loss.FLAT_FIRST[0])} to {told(loss.FLAT_FIRST[1])} nats",

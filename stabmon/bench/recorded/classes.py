@@ -12,7 +12,8 @@ from stabmon.bench.recorded.adjudication import Adjudication
 from stabmon.bench.recorded.judging import Call, Judged
 
 QUIET = "quiet"
-_BROKEN = ("diverged", "exploded", "nonfinite")
+BROKEN = ("diverged", "exploded", "nonfinite")
+"""Detectors that say that a run is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,8 @@ class Asked:
 
 ASKED: Mapping[str, Asked] = {
     "nan": Asked("nonfinite", ("nonfinite",)),
-    "diverged": Asked("diverged", _BROKEN),
-    "ended_before_2nd_eval": Asked("diverged", _BROKEN),
+    "diverged": Asked("diverged", BROKEN),
+    "ended_before_2nd_eval": Asked("diverged", BROKEN),
     "stalled_from_start": Asked("flat", ("flat",), ("critical",)),
     "never_learned": Asked("flat", ("flat",), ("critical",)),
     "spike_recovered": Asked("spike", ("spike", "diverged")),

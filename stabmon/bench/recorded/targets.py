@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, log
 
 from stabmon.bench.intervals import binomial
-from stabmon.bench.recorded.classes import ASKED, QUIET
-from stabmon.bench.recorded.judging import Call, Judged
+from stabmon.bench.recorded.classes import ASKED, BROKEN, QUIET
+from stabmon.bench.recorded.judging import Judged
 from stabmon.detectors.window import Window
+from stabmon.records import Severity
 
 LOST_SHARE, LOST_POINTS, CALLED_POINTS = 0.4, 12, 20
 LEAST_RISE = 0.05
@@ -81,34 +82,25 @@ def _zeros(values: Sequence[float]) -> bool:
 
 
 def _lost(runs: Sequence[Judged]) -> list[Target]:
-    """All of them; those in which something had been gained; and these, if the run may have been called before."""
+    """All of them, and those in which something had been gained: where nothing was, a warning is right."""
     events = [(run, lost) for run in runs for lost in losses(run.losses) if run.steps[lost.point] >= FIRST_STEP]
     real = [(run, lost) for run, lost in events if lost.gained >= GAINED]
-    what = "losses of 40 % of the log-progress over 12 points, after step 200: critical within 20 points"
+    what = "losses of 40 % of the log-progress over 12 points, after step 200: called within 20 points"
     return [
-        _share(what, events, _called),
-        _share("those of them with a tenth or more to lose: critical within 20 points", real, _called),
-        _share("the same: critical within 20 points, or the run was critical before", real, _called_before),
+        _share(what, events, ("warning", "critical")),
+        _share("those of them with a tenth or more to lose: critical within 20 points", real, ("critical",)),
     ]
 
 
-def _share(what: str, events: Sequence[tuple[Judged, Lost]], called: Callable[[Judged, int], bool]) -> Target:
-    missed = [f"{run.recording.id}@{lost.point}" for run, lost in events if not called(run, lost.point)]
+def _share(what: str, events: Sequence[tuple[Judged, Lost]], severities: Sequence[Severity]) -> Target:
+    missed = [f"{run.recording.id}@{lost.point}" for run, lost in events if not _called(run, lost.point, severities)]
     return Target(what, len(events) - len(missed), len(events), missed)
 
 
-def _called(run: Judged, point: int) -> bool:
-    """A critical is open at some point within twenty of its beginning."""
-    return any(c.point <= point + CALLED_POINTS and c.until > point for c in _grave(run))
-
-
-def _called_before(run: Judged, point: int) -> bool:
-    """The same, or one was open earlier."""
-    return any(c.point <= point + CALLED_POINTS for c in _grave(run))
-
-
-def _grave(run: Judged) -> list[Call]:
-    return [c for c in run.calls if c.severity == "critical" and c.detector != "flat"]
+def _called(run: Judged, point: int, severities: Sequence[Severity]) -> bool:
+    """One that says that the run is broken is open at some point within twenty of the beginning."""
+    told = (c for c in run.calls if c.severity in severities and c.detector in BROKEN)
+    return any(c.point <= point + CALLED_POINTS and c.until > point for c in told)
 
 
 def _stuck(runs: Sequence[Judged]) -> Target:

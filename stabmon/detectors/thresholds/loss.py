@@ -26,6 +26,9 @@ EXPLODED_LEAST = 1.609
 """ln 5. Chosen."""
 EXPLODED_NOISE = 20.0
 """Standard deviations of a point. Chosen."""
+EXPLODED_START = 2.303
+"""ln 10, above the first loss (and the median of the first 12 points, if that is more: one may be low by chance). Of a
+run that swings by whole factors the noise tells nothing. From the first study of these logs."""
 EXPLODED_EARLY = 3.4
 """ln 30, before step 200. Recorded: starts that recover rise by up to x11, those that end a run by x90 and more."""
 

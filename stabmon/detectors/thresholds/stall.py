@@ -59,6 +59,14 @@ FELL_STEPS = 30
 """A run that had learnt, and whose s has been under RECOVERED for so long with a loss no better than the unigram loss,
 has lost it: chosen, longer than the spikes that heal by themselves."""
 
+KNEW = 0.3
+KEPT = 0.1
+RELAPSE_STEPS = 20
+RELAPSE_LONG = 60
+"""A run that was under the unigram loss by so much, and is by so little at most, has lost what it had learnt, however
+its tokens differ: warned of after so many steps, critical after so many more. Live: a learning rate that jumps to its
+hundredfold leaves Pre-LN at the unigram loss with s at .005 to .2 (2 of 2). Chosen, as the lines of what a stall is."""
+
 CUT = 2.0
 """The learning rate is cut where it falls by this factor or more from one step to the next: a hand, or a schedule's
 step. A smooth decay does so in its last two steps at most."""
