@@ -7,7 +7,8 @@ import gzip
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -210,16 +211,24 @@ def judged(label: str, loss: Floats, *calls: Call, other_label: str = "") -> Jud
     return Judged(recording, range(len(loss)), loss.tolist(), True, calls, {})
 
 
-def test_losses_of_what_was_gained_are_counted_apart_and_so_are_those_in_a_run_that_was_critical_before() -> None:
-    """One rises by a fifth without ever having fallen; the other is lost twice and called once."""
+def test_a_warning_calls_a_loss_and_where_something_had_been_gained_a_critical_is_asked_for() -> None:
+    """One rises by a fifth without ever having fallen; the other is lost twice."""
     risen, twice = learning(10, first=2.0), broken(11, 250, 3.5)
     risen[300:] *= 1.2
     twice[270:340] /= 3.5
-    called = Call(258, 258, "diverged", "critical", until=275)
-    counted = [
-        (row.hits, row.of, row.missed) for row in targets([judged("ok", risen), judged("diverged", twice, called)])
-    ]
-    assert counted[1:4] == [(1, 3, ["r@300", "r@340"]), (1, 2, ["r@340"]), (2, 2, [])]
+    warned = Call(308, 308, "diverged", "warning", until=500)
+    first = Call(258, 258, "diverged", "critical", until=275)
+    again = Call(355, 355, "exploded", "critical", until=400)
+
+    def counted(*calls: Call, of_risen: tuple[Call, ...] = ()) -> list[tuple[int, int, Sequence[str]]]:
+        rows = targets([judged("ok", risen, *of_risen), judged("diverged", twice, *calls)])
+        return [(row.hits, row.of, row.missed) for row in rows[1:3]]
+
+    assert counted(first) == [(1, 3, ["r@300", "r@340"]), (1, 2, ["r@340"])]
+    assert counted(first, replace(again, severity="warning"), of_risen=(warned,)) == [(3, 3, []), (1, 2, ["r@340"])]
+    assert counted(first, again, of_risen=(warned,)) == [(3, 3, []), (2, 2, [])]
+    assert counted(first, replace(again, point=361))[1] == (1, 2, ["r@340"])  # 21 points after
+    assert counted(first, replace(again, detector="flat"))[1] == (1, 2, ["r@340"])
 
 
 def test_a_plateau_that_the_other_list_calls_failed_is_counted_apart() -> None:
