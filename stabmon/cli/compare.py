@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 
 from stabmon.cli.edge import AsJson, for_users
-from stabmon.cli.options import Files, Html, Loss, Step
+from stabmon.cli.options import Files, Html, Loss, Runs, Step
 from stabmon.cli.pages import check_out, check_readable_again, write
 from stabmon.cli.runs import STANDARD_INPUT, runs_of
 from stabmon.cli.verdicts import SCHEMA, UNREADABLE, as_object, console, number, printed
@@ -28,21 +28,28 @@ _SHOWN = 12
 
 
 def compare(
-    files: Files = None, loss: Loss = None, step: Step = None, as_json: AsJson = False, html: Html = None
+    files: Files = None,
+    of: Runs = None,
+    loss: Loss = None,
+    step: Step = None,
+    as_json: AsJson = False,
+    html: Html = None,
 ) -> None:
     """Runs beside the first one, aligned by step: settings that differ, where the losses part, alerts that one of them
-    alone has, statistics by how far they differ.
+    alone has, statistics by how far they differ. Of a file that holds several runs each is one.
 
     Exit code: 0, or 3 where a file cannot be read.
     """
     with for_users(UNREADABLE):
         from stabmon.compare import compare as compared
 
-        paths = _several(files or [])
+        paths = _given(files or [])
         if html:
             check_readable_again(paths)
             check_out(html, paths)
-        differences = compared(paths, loss=loss, step=step)
+        differences = compared(paths, loss=loss, step=step, runs=of or ())
+        if not differences:
+            raise ValueError(_one(paths, files or [], of or ()))
     screen = console(stderr=as_json)
     for difference in differences:
         _show(difference, screen)
@@ -52,24 +59,37 @@ def compare(
         with for_users(UNREADABLE):
             from stabmon.report import report
 
-            write(html, report(paths, loss=loss, step=step))
+            drawn, names = _drawn(differences)
+            write(html, report(drawn, loss=loss, step=step, run=names))
 
 
-def _several(files: Sequence[str]) -> list[Path]:
+def _given(files: Sequence[str]) -> list[Path]:
     paths = runs_of(files)
-    if len(paths) > 1:
-        if STANDARD_INPUT in paths:
-            raise ValueError("compare reads files, not standard input; write it to one first")
-        return paths
-    twice = f"{paths[0]} was given {len(files)} times" if paths and len(files) > 1 else ""
-    here = twice or (f"here is one, {paths[0]}" if paths else "none is named")
-    raise ValueError(f"compare needs two runs or more, {here}; give their files or names, or a folder that has both")
+    if STANDARD_INPUT in paths:
+        raise ValueError("compare reads files, not standard input; write it to one first")
+    if not paths:
+        raise ValueError(_one((), (), ()))
+    return paths
+
+
+def _one(paths: Sequence[Path], files: Sequence[str], of: Sequence[str]) -> str:
+    """Why there is nothing to compare."""
+    twice = f"{paths[0]} was given {len(files)} times" if len(files) > 1 else ""
+    here = twice or (f"here is one, {' of '.join([*of, str(paths[0])])}" if paths else "none is named")
+    return f"compare needs two runs or more, {here}; give their files or names, or a folder or a table that has both"
+
+
+def _drawn(differences: Sequence[Difference]) -> tuple[list[Path], list[str | None]]:
+    """The file of each run, and its name where the file has others."""
+    found = [differences[0].a, *(each.b for each in differences)]
+    files = [each.file for each in found]
+    return [Path(file) for file in files], [each.run if files.count(each.file) > 1 else None for each in found]
 
 
 def _show(found: Difference, screen: Console) -> None:
     a, b = found.a.run, found.b.run
     if a == b:
-        a, b = found.a.file, found.b.file
+        a, b = (f"{each.run} of {each.file}" for each in (found.a, found.b))
     screen.print(f"A: {a} ({found.a.format}), {found.a.severity or 'nothing wrong'}", soft_wrap=True)
     screen.print(f"B: {b} ({found.b.format}), {found.b.severity or 'nothing wrong'}", soft_wrap=True)
     screen.print(_losses(found), soft_wrap=True)

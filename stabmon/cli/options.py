@@ -17,4 +17,8 @@ Files = Annotated[
 Loss = Annotated[str | None, typer.Option(help="Column or key of the loss, where the wrong one was taken.")]
 Step = Annotated[str | None, typer.Option(help="Column or key of the step.")]
 Of = Annotated[str | None, typer.Option("--run", help="Which run of a file that holds several.")]
+Runs = Annotated[
+    list[str] | None,
+    typer.Option("--run", metavar="NAME", help="Of a file that holds several: those alone, the first one first."),
+]
 Html = Annotated[Path | None, typer.Option("--html", help="Also write a page, as `stabmon report` does.")]

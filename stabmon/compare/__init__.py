@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +10,15 @@ from stabmon.compare.curves import Curves
 from stabmon.compare.parting import Parting, parting
 from stabmon.compare.ratios import Ratio, ratios
 from stabmon.compare.settings import Setting, Value, differing, settings
-from stabmon.readers import opened
+from stabmon.readers import ReadError, every_run
+from stabmon.readers.text import printable
 from stabmon.records import SEVERITIES, Run
 from stabmon.replays import Incident, Replay, Verdict
 
-__all__ = ["Difference", "Parting", "Ratio", "Setting", "Shared", "Value", "compare"]
+__all__ = ["MOST", "Difference", "Parting", "Ratio", "Setting", "Shared", "Value", "compare"]
+
+MOST = 10
+"""Runs of one file that are compared without being named: of more nobody reads what differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +52,41 @@ class _Judged:
     curves: Curves
 
 
-def compare(paths: Sequence[Path], *, loss: str | None = None, step: str | None = None) -> list[Difference]:
-    """Each of the others beside the first one. Files, arguments and errors: as of `stabmon.replay`."""
-    first = _judged(paths[0], loss, step)
-    return [_difference(first, _judged(path, loss, step)) for path in paths[1:]]
+def compare(
+    paths: Sequence[Path], *, loss: str | None = None, step: str | None = None, runs: Sequence[str] = ()
+) -> list[Difference]:
+    """Each of the others beside the first one. `runs`: those alone of a file that holds several, in that order; none of
+    them: all, if they are `MOST` at most. Other arguments, files and errors: as of `stabmon.replay`.
+    """
+    found = (each for path in paths for each in _judged(path, loss, step, runs))
+    first = next(found)
+    return [_difference(first, each) for each in found]
 
 
-def _judged(path: Path, loss: str | None, step: str | None) -> _Judged:
-    recording, curves = opened(path, loss=loss, step=step), Curves()
-    verdict = Replay(recording, str(path), sinks=[curves]).run()
-    return _Judged(recording.run, verdict, curves)
+def _judged(path: Path, loss: str | None, step: str | None, runs: Sequence[str]) -> Iterator[_Judged]:
+    begun: dict[int, tuple[Replay, Curves]] = {}
+    made: list[_Judged] = []
+    for recording, fed in every_run(path, loss=loss, step=step, runs=runs):
+        if id(recording) not in begun:
+            if len(begun) == MOST and not runs:
+                raise ReadError(_too_many(path, [replay.recording.run.name for replay, _ in begun.values()]))
+            curves = Curves()
+            begun[id(recording)] = Replay(recording, str(path), sinks=[curves]), curves
+        replay, curves = begun[id(recording)]
+        if fed is not None:
+            replay.feed(*fed)
+            continue
+        replay.end()
+        made.append(_Judged(recording.run, replay.verdict(), curves))
+    order = {printable(name): place for place, name in reversed([*enumerate(runs)])}
+    yield from sorted(made, key=lambda each: order.get(each.run.name, 0))
+
+
+def _too_many(path: Path, names: Sequence[str]) -> str:
+    return (
+        f"{path} holds more than {MOST} runs: {', '.join(names[:5])}, …; name those to compare, the first one first: "
+        f"--run {names[0]} --run {names[1]}"
+    )
 
 
 def _difference(a: _Judged, b: _Judged) -> Difference:

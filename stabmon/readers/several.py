@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -18,12 +18,18 @@ from stabmon.readers.text import printable
 from stabmon.records import Run
 
 MOST_RUNS = 20_000
+_NAMED = 12
+"""A message names so many runs."""
 _Told = tuple[Recording, Fed | None]
 
 
-def every_run(source: Path | BinaryIO, *, loss: str | None = None, step: str | None = None) -> Iterator[_Told]:
+def every_run(
+    source: Path | BinaryIO, *, loss: str | None = None, step: str | None = None, runs: Collection[str] = ()
+) -> Iterator[_Told]:
     """What each run of a file is fed, in the file's order; None when it is over. Runs may lie one after the other or
-    mixed, `OPEN` of them at a time. ReadError: as that of `opened`; runs that were begun are ended before.
+    mixed, `OPEN` of them at a time. `runs`: those alone; a file that tells no runs apart is one run all the same.
+
+    ReadError: as that of `opened`, or a run of `runs` is not there; runs that were begun are ended before.
     """
     if isinstance(source, Path) and not _is_text(source):
         recording = opened(source, loss=loss, step=step)
@@ -37,7 +43,7 @@ def every_run(source: Path | BinaryIO, *, loss: str | None = None, step: str | N
         path = source if isinstance(source, Path) and source.is_file() else None
         made = Source(stream, name, path, False, Notes())
         made.owned = isinstance(source, Path)
-        yield from _Runs(made).told(Asked(loss, step, None, True))
+        yield from _Runs(made, runs).told(Asked(loss, step, None, True))
 
 
 def _is_text(path: Path) -> bool:
@@ -61,10 +67,12 @@ class _Open:
 class _Runs:
     """Runs that were begun and are not over."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self, source: Source, only: Collection[str]) -> None:
+        self._source, self._only = source, only
         self._open: dict[str, _Open] = {}
         self._over: set[str] = set()
+        self._left: dict[str, None] = {}
+        """Some of those that were not asked for, in order."""
 
     def told(self, asked: Asked) -> Iterator[_Told]:
         source = self._source
@@ -80,7 +88,7 @@ class _Runs:
 
     def _read(self, readings: Iterator[Reading | None], kind: str, alone: bool) -> Iterator[_Told]:
         for number, reading in enumerate(readings):
-            if reading is None:
+            if reading is None or self._is_left(reading.run):
                 continue
             run = self._open.get(reading.run)
             if run is None:
@@ -90,9 +98,22 @@ class _Runs:
             run.last = number
             if (fed := run.feeding.push(reading)) is not None:
                 yield run.recording, fed
+        self._check_found()
         if not self._open:
             raise ReadError(f"{self._source.name} is {kind}, but holds no loss; nothing can be judged")
         yield from self._end(list(self._open))
+
+    def _is_left(self, run: str) -> bool:
+        if not (self._only and run) or run in self._only:
+            return False
+        if len(self._left) < _NAMED:
+            self._left[run] = None
+        return True
+
+    def _check_found(self) -> None:
+        there = [*self._over, *self._open, *self._left]
+        if there and "" not in there and (lacks := [run for run in self._only if run not in there]):
+            raise ReadError(f"{self._source.name} has no run {lacks[0]!r}; it has {', '.join(there[:_NAMED])}")
 
     def _begin(self, first: Reading, kind: str, name: str) -> _Open:
         source = self._source

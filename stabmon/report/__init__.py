@@ -19,19 +19,26 @@ from stabmon.server.history import History
 
 
 def report(
-    paths: Path | Sequence[Path], *, loss: str | None = None, step: str | None = None, run: str | None = None
+    paths: Path | Sequence[Path],
+    *,
+    loss: str | None = None,
+    step: str | None = None,
+    run: str | Sequence[str | None] | None = None,
 ) -> str:
     """The page, as text; of several runs the first, with the others beside it. A run log is shown with the alerts that
     came live; what another tool wrote is judged first.
 
-    Arguments and errors: as of `stabmon.replay`.
+    Arguments and errors: as of `stabmon.replay`; `run` is one for all files, or one for each.
     """
+    files = [paths] if isinstance(paths, Path) else paths
+    runs = [run] * len(files) if run is None or isinstance(run, str) else run
     made = time.time()
     store, notes = Store(made), []
     day = datetime.fromtimestamp(made, UTC).strftime("%Y-%m-%d %H:%M UTC")
     with TemporaryDirectory(prefix="stabmon-") as folder:
-        for number, path in enumerate([paths] if isinstance(paths, Path) else paths):
-            notes += _put(store, path, path_of(Path(folder), f"{number}"), opened(path, loss=loss, step=step, run=run))
+        for number, (path, name) in enumerate(zip(files, runs, strict=True)):
+            recording = opened(path, loss=loss, step=step, run=name)
+            notes += _put(store, path, path_of(Path(folder), f"{number}"), recording)
     about = [f"Made by stabmon {__version__} on {day}. It asks for nothing on the internet.", *notes]
     return html(store.content(), store.runbooks(), about)
 

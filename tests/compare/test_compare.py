@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stabmon.cli import app
-from stabmon.compare import Difference, compare
+from stabmon.compare import MOST, Difference, compare
 from stabmon.compare.curves import CAPACITY, Curves
 from tests.replays.files import diverging_losses, healthy_losses, table
 from tests.server.recorded import Writing, snapshot
@@ -77,8 +77,65 @@ def test_one_run_is_nothing_to_compare(tmp_path: Path) -> None:
         result = CliRunner().invoke(app, ["compare", *given])
         assert (result.exit_code, result.stdout) == (3, "")
         assert result.stderr == (
-            f"stabmon: compare needs two runs or more, {here}; give their files or names, or a folder that has both\n"
+            f"stabmon: compare needs two runs or more, {here}; give their files or names, or a folder or a "
+            "table that has both\n"
         )
+
+
+LOSSES = {"base": healthy_losses(), "ill": diverging_losses(), "twin": healthy_losses()}
+
+
+def sweep(path: Path, losses: dict[str, list[float]]) -> Path:
+    """Runs in one table, mixed: a row of each, step by step."""
+    rows = [
+        f"{name},{step},{loss}"
+        for step, row in enumerate(zip(*losses.values(), strict=True), 1)
+        for name, loss in zip(losses, row, strict=True)
+    ]
+    path.write_text("\n".join(["run_id,step,loss", *rows]) + "\n")
+    return path
+
+
+def names(differences: list[Difference]) -> list[tuple[str, str]]:
+    return [(each.a.run, each.b.run) for each in differences]
+
+
+def test_the_runs_of_one_table_are_compared_as_those_of_files_are(tmp_path: Path) -> None:
+    found = compare([sweep(tmp_path / "sweep.csv", LOSSES)])
+    assert names(found) == [("base", "ill"), ("base", "twin")]
+    apart = compare([table(tmp_path / f"{name}.csv", losses) for name, losses in LOSSES.items()])
+    assert [each.losses for each in found] == [each.losses for each in apart]
+    told = [[(row.detector, row.a, row.b and row.b.alert.since) for row in each.alerts] for each in (*found, *apart)]
+    assert told == [[("diverged", None, 204), ("spike", None, 203)], []] * 2
+
+
+def test_runs_of_a_table_are_chosen_by_name_and_the_first_named_is_the_one_beside_which_the_others_stand(
+    tmp_path: Path,
+) -> None:
+    path = sweep(tmp_path / "sweep.csv", LOSSES)
+    assert names(compare([path], runs=["twin", "base"])) == [("twin", "base")]
+    mine = logged(tmp_path / "mine.csv", range(1, 301))
+    assert names(compare([mine, path], runs=["ill", "base"])) == [("mine.csv", "ill"), ("mine.csv", "base")]
+    for given, words in (
+        (["base", "none"], "sweep.csv has no run 'none'; it has base, ill, twin"),
+        (["base"], f"compare needs two runs or more, here is one, base of {path}; give"),
+    ):
+        result = CliRunner().invoke(app, ["compare", str(path), *(word for name in given for word in ("--run", name))])
+        assert result.exit_code == 3
+        assert words in result.stderr
+
+
+def test_of_more_than_ten_runs_of_a_table_some_must_be_named(tmp_path: Path) -> None:
+    many = {f"r{number}": healthy_losses(30) for number in range(MOST + 1)}
+    path = sweep(tmp_path / "many.csv", many)
+    result = CliRunner().invoke(app, ["compare", str(path)])
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr == (
+        f"stabmon: {path} holds more than 10 runs: r0, r1, r2, r3, r4, …; name those to compare, the first one first: "
+        "--run r0 --run r1\n"
+    )
+    del many["r10"]
+    assert len(compare([sweep(path, many)])) == 9
 
 
 def test_a_long_run_is_kept_in_a_bounded_number_of_rows_with_the_newest_reading_of_each() -> None:

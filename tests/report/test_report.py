@@ -113,3 +113,15 @@ def test_replay_and_compare_write_the_same_page(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["compare", *map(str, paths), "--html", str(out)]).exit_code == 0
     assert list(embedded(out.read_text(encoding="utf-8"))["runs"]) == ["a.csv", "b.csv"]
     assert CliRunner().invoke(app, ["replay", *map(str, paths), "--html", str(out)]).exit_code == 3
+
+
+def test_of_a_table_with_several_runs_compare_draws_those_that_it_compared(tmp_path: Path) -> None:
+    path, out = tmp_path / "sweep.csv", tmp_path / "out.html"
+    rows = [f"{name},{step},{2 + run - step / 100}" for step in range(1, 31) for run, name in enumerate("abc")]
+    path.write_text("\n".join(["run_id,step,loss", *rows]))
+    other = table(tmp_path / "other.csv", healthy_losses(30))
+    given = [str(path), str(other), "--run", "c", "--run", "a", "--html", str(out)]
+    assert CliRunner().invoke(app, ["compare", *given]).exit_code == 0
+    runs = embedded(out.read_text(encoding="utf-8"))["runs"]
+    assert list(runs) == ["c", "a", "other.csv"]
+    assert [run["series"]["loss"]["lines"][0]["both"][0] for run in runs.values()][:2] == [3.99, 1.99]
