@@ -1,7 +1,7 @@
-// Curves over the steps. line: { name, colour, dashed, dots, steps, low, high }.
+// Curves over the steps. line: { name, colour, dashed, dots, steps, gaps, low, high }.
 
 import { LEFT, plot, RIGHT, stepAxis, valueAxis } from "./axes.js";
-import { shapesOf } from "./lines.js";
+import { gapsOf, shapesOf } from "./lines.js";
 import { markSeries } from "./marks.js";
 import { scaleOf, span } from "./span.js";
 import { colour } from "./theme.js";
@@ -49,7 +49,7 @@ function crosses(lines, scale) {
 
 // The line as it is; where it is smoothed, faint behind its mean.
 function itemsOf(line, points, width, allowed) {
-  const item = { points, colour: line.colour, width: line.dashed ? 1.4 : 2, dashed: line.dashed, dots: line.dots, connected: line.dots };
+  const item = { points, gaps: line.gaps, colour: line.colour, width: line.dashed ? 1.4 : 2, dashed: line.dashed, dots: line.dots, connected: line.dots };
   if (!width || line.dots || line.dashed) return [item];
   return [{ ...item, width: 1, faint: true }, { ...item, points: smoothed(line, width, allowed) }];
 }
@@ -115,5 +115,5 @@ export function tableOfCurves({ lines }) {
 
 // A line of the API as one to draw.
 export function lineOf(series, line, style) {
-  return { name: place(line.site), steps: series.steps, low: line.low, high: line.high, ...style };
+  return { name: place(line.site), steps: series.steps, gaps: gapsOf(series.steps), low: line.low, high: line.high, ...style };
 }

@@ -6,6 +6,18 @@ const DOT = 2.5;
 const MOST_DOTS = 200;
 // So many times the usual height of the band, and so many pixels.
 const FAR = { times: 3, pixels: 4 };
+// So many times the usual distance of two points is a gap, over which no line is drawn.
+const GAP = 10;
+
+// Places of the points that come after a gap. What is usual is so in all of the run and here: a log that tells every
+// step first and every hundredth later has no gap.
+export function gapsOf(steps) {
+  const apart = steps.slice(1).map((step, i) => step - steps[i]);
+  const median = (distances) => distances.sort((a, b) => a - b)[distances.length >> 1];
+  const most = GAP * median([...apart]);
+  const far = (distance, i) => distance > most && distance > GAP * median(apart.slice(Math.max(0, i - 2), i + 3));
+  return new Set(apart.flatMap((distance, i) => (far(distance, i) ? [i + 1] : [])));
+}
 
 // [step, low, high] -> [x, y of low, y of high] in pixels of the plot; null where a value cannot be shown.
 function placesOf(points, { scale, ends, log }, { x, y, width, height }) {
@@ -16,13 +28,12 @@ function placesOf(points, { scale, ends, log }, { x, y, width, height }) {
 }
 
 // Stretches without a gap.
-function runsOf(places, connected) {
-  if (connected) return [places.filter(Boolean)];
+function runsOf(places, { connected, gaps }) {
   const found = [[]];
-  for (const place of places) {
+  places.forEach((place, i) => {
+    if (gaps.has(i) || !(place || connected)) found.push([]);
     if (place) found.at(-1).push(place);
-    else if (found.at(-1).length) found.push([]);
-  }
+  });
   return found;
 }
 
@@ -35,10 +46,10 @@ function throughMiddle(run) {
   return run.flatMap((place) => (reach(place) > far ? [[place[0], place[1]], [place[0], place[2]], middle(place)] : [middle(place)]));
 }
 
-// item: { points, colour, width, dashed, dots, faint, connected }; the shapes that ECharts draws of it.
+// item: { points, gaps, colour, width, dashed, dots, faint, connected }; the shapes that ECharts draws of it.
 export function shapesOf(item, axes, plot) {
   const style = { stroke: item.colour, fill: "none", lineWidth: item.width, lineDash: item.dashed ? [5, 4] : undefined, lineJoin: "bevel", opacity: item.faint ? 0.35 : 1 };
-  const shapes = runsOf(placesOf(item.points, axes, plot), item.connected).filter((run) => run.length).flatMap((run) => {
+  const shapes = runsOf(placesOf(item.points, axes, plot), item).filter((run) => run.length).flatMap((run) => {
     const edge = (at) => run.map((place) => [place[0], place[at]]);
     const band = () => ({ type: "polygon", shape: { points: [...edge(2), ...edge(1).reverse()] }, style: { fill: item.colour, opacity: item.faint ? 0.2 : 0.4 } });
     const alone = (item.dots && run.length <= MOST_DOTS) || run.length === 1 ? run.map(middle) : [];
