@@ -219,16 +219,22 @@ def _exponent(steps: Floats, logs: Floats, now: int) -> Exponent | None:
     if early.sum() < LEAST_POINTS or late.sum() < LEAST_POINTS:
         return None
     first, second = logs[early], logs[late]
-    span = log(np.median(steps[late]) / np.median(steps[early]))
-    beta = (np.median(first) - np.median(second)) / span
+    span = log(_median(steps[late]) / _median(steps[early]))
+    level = _median(second)
     error = sqrt(_variance(first) + _variance(second)) / span
-    return Exponent(float(beta), error, float(np.median(second)))
+    return Exponent((_median(first) - level) / span, error, level)
+
+
+def _median(values: Floats) -> float:
+    """Of finite numbers; numpy's takes several times as long."""
+    ordered, count = np.sort(values), len(values)
+    return float((ordered[(count - 1) // 2] + ordered[count // 2]) / 2)
 
 
 def _variance(values: Floats) -> float:
     """Of the median of autocorrelated Gaussian values: pi/2 sigma^2 (1 + phi)/(1 - phi) / n, sigma from the MAD."""
-    off = values - np.median(values)
-    sigma = 1.4826 * float(np.median(np.abs(off)))
+    off = values - _median(values)
+    sigma = 1.4826 * _median(np.abs(off))
     off = np.clip(off, -3 * sigma, 3 * sigma)
     square = float(off[:-1] @ off[:-1])
     phi = min(max(float(off[1:] @ off[:-1]) / square, 0.0), 0.95) if square > 0 else 0.0
