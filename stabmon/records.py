@@ -116,6 +116,11 @@ class Layout:
         return np.array([i for i, (_, site) in enumerate(self.columns) if site == ""], dtype=np.intp)
 
     @cached_property
+    def sampled_slots(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        """Slots of statistics that are taken at layers, one without a name of its own (site "") too."""
+        return np.array([i for i, (name, _) in enumerate(self.columns) if STATISTICS[name].scope != "model"], np.intp)
+
+    @cached_property
     def layer_slots(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
         """Slots that belong to a layer."""
         return np.array([i for i, (_, site) in enumerate(self.columns) if site != ""], dtype=np.intp)
@@ -160,6 +165,11 @@ class Snapshot:
         if any(part.size == 0 for part in parts):
             return np.array([], dtype=np.float32)
         return row.formula(*parts)
+
+    @cached_property
+    def layers_read(self) -> bool:
+        """Whether anything was at a layer: in most steps nothing is, and many ask."""
+        return not np.isnan(self.values[self.layout.sampled_slots]).all()
 
     def scalar(self, statistic: str) -> float:
         """The whole-model value; NaN if it was not read or the layout lacks it."""

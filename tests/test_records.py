@@ -17,6 +17,14 @@ def test_slots_of_the_model_and_of_layers_share_all_slots_between_them() -> None
     assert LAYOUT.layer_slots.tolist() == [1, 3, 4, 5, 6]
 
 
+def test_whether_anything_was_read_at_a_layer() -> None:
+    assert not snapshot(1, 10.0, NAN, 12.0, NAN, NAN, NAN, NAN).layers_read
+    assert snapshot(1, NAN, NAN, NAN, NAN, 14.0, NAN, NAN).layers_read
+    assert snapshot(1, NAN, np.inf, NAN, NAN, NAN, NAN, NAN).layers_read
+    of_the_root = Layout((("loss", ""), ("grad_sq", "")), ())
+    assert of_the_root.sampled_slots.tolist() == [1]
+
+
 def test_a_statistics_values_and_sites_are_in_slot_order() -> None:
     taken = snapshot(1, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0)
     assert LAYOUT.slots("norm_input_msq").tolist() == [1, 3, 4]

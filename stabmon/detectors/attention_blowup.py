@@ -63,7 +63,7 @@ class AttentionBlowup:
         self._clock.tick(snapshot)
         if isfinite(z := log_loss(snapshot)):
             self._loss.push(z)
-        if np.isfinite(values).any() and self._clock.now > 0 and self._clock.pace > 0:
+        if snapshot.layers_read and np.isfinite(values).any() and self._clock.now > 0 and self._clock.pace > 0:
             self._judge(snapshot)
         return self._scores
 

@@ -54,7 +54,7 @@ class DeadUnits:
             return dead  # nearly every run: below level deep
         if len(dead) != len(self._scores):
             self._start(len(dead))
-        if np.isfinite(dead).any():
+        if snapshot.layers_read and np.isfinite(dead).any():
             self._read(snapshot, dead.astype(np.float64))
         return self._scores
 
@@ -75,7 +75,7 @@ class DeadUnits:
 
     def _judge(self, step: int, known: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> None:
         limit = np.maximum(thresholds.LOST, self._early + thresholds.RISE)
-        score = np.nan_to_num(self._lost) / limit
+        score = np.where(np.isnan(self._lost), 0, self._lost) / limit
         over = known & (score >= 1)
         self._since = np.where(over & (self._streak == 0), step, self._since)
         self._streak = np.where(over, self._streak + 1, np.where(known, 0, self._streak))

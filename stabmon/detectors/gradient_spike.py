@@ -80,7 +80,7 @@ class GradientSpike:
         self._steps.append(self._step)
         self._news.read(snapshot)
         self._read_rate(snapshot.scalar("learning_rate"))
-        self._sampled = bool(np.isfinite(snapshot["grad_sq"]).any())
+        self._sampled = snapshot.layers_read and bool(np.isfinite(snapshot["grad_sq"]).any())
         if self._sampled:
             self._blocks.read(snapshot)
         rise = x - self._total.level

@@ -75,7 +75,7 @@ class Precision:
     def score(self, snapshot: Snapshot) -> Array:
         """float32[norm]: it judges the whole model."""
         lengths = snapshot["norm_input_msq"]
-        read = not np.isnan(lengths).all()
+        read = snapshot.layers_read and not np.isnan(lengths).all()
         if read:
             self._read_range(snapshot)
             self._read_branches(snapshot)

@@ -56,7 +56,7 @@ class ResidualBlowup:
             self._scores = np.zeros(len(values), np.float32)
         self._clock.tick(snapshot)
         self._shocks.read(snapshot)
-        if np.isfinite(values).any() and self._clock.now > 0 and self._clock.pace > 0:
+        if snapshot.layers_read and np.isfinite(values).any() and self._clock.now > 0 and self._clock.pace > 0:
             self._judge(snapshot, values)
         return self._scores
 
@@ -70,7 +70,8 @@ class ResidualBlowup:
             self._then = None
         elif self._then is None:
             self._then = (self._clock.rate or 0.0, self._share)
-        score = np.nan_to_num(self._growth.exponent) / thresholds.EXPONENT
+        exponent = self._growth.exponent
+        score = np.where(np.isnan(exponent), 0, exponent) / thresholds.EXPONENT
         lasting = self._streams & (self._step - self._growth.since >= thresholds.HOLD_STEPS)
         if lasting.any() and not (self._spreads() and self._alive()):
             lasting[:] = False

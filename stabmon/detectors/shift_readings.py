@@ -73,10 +73,13 @@ class Updates:
         """The last of each; of the length, in units of its own median."""
 
     def read(self, snapshot: Snapshot) -> None:
-        step, kl, squares = snapshot.step, snapshot.scalar("output_change_kl"), snapshot["update_sq"]
+        step, kl = snapshot.step, snapshot.scalar("output_change_kl")
         if isfinite(kl):
             self.kl, self._read = kl, step
             self._odd = step if kl > thresholds.KL else self._odd
+        if not snapshot.layers_read:
+            return
+        squares = snapshot["update_sq"]
         if squares.size and isfinite(square := float(squares.sum(dtype=np.float64))):
             length = sqrt(max(square, FLOOR_SQ))
             self.length = length / self._lengths.median if len(self._lengths) else 1.0

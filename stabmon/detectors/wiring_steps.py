@@ -22,7 +22,7 @@ class Unmoved:
 
     def read(self, snapshot: Snapshot) -> None:
         update = snapshot["intended_update_sq"]
-        if not (update > 0).any():
+        if not snapshot.layers_read or not (update > 0).any():
             return  # not read, or the whole step was left out: nearly every step
         gradient = snapshot["grad_sq"]
         if gradient.size != update.size:
@@ -30,6 +30,8 @@ class Unmoved:
         sites = snapshot.layout.sites_of("intended_update_sq")
         if sites != self._sites:
             self._sites, self._still, self._since = sites, np.zeros(len(sites)), snapshot.step
+        elif np.isnan(self._still).all():
+            return  # all have moved: nearly every reading
         unfelt = ~(gradient > FLOOR_SQ)
         usual = np.median(gradient[~unfelt]) if (~unfelt).any() else np.inf
         unstepped = (update == 0) & (gradient > thresholds.UNSTEPPED_GRADIENT**2 * usual)
