@@ -51,17 +51,19 @@ class ContextStall:
         self._sank: int | None = None
         self._slope = float("nan")
         self._verdict: Verdict | None = None
-        self._start_spells()
+        self._spells = tuple(Spell() for _ in range(6))
+        self._rising, self._flat, self._low, self._lost, self._fallen, self._over = self._spells
 
     def _start_spells(self) -> None:
-        self._rising, self._flat, self._low, self._lost, self._fallen, self._over = (Spell() for _ in range(6))
+        for spell in self._spells:
+            spell.since = None
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]: it judges the whole model."""
         if self._read(snapshot):
             self._relapse.see(self._task, self._step)
             self._judge()
-        return np.full(len(snapshot["context_share"]), self._score(), np.float32)
+        return np.array([self._score()] * snapshot.layout.slots("context_share").size, np.float32)
 
     def explain(self, site: int) -> Finding:
         """What was measured, what it rules out, what to do, and the norm at which tokens are most alike."""

@@ -13,6 +13,7 @@ from stabmon.detectors.thresholds import stall as thresholds
 from stabmon.records import Site, Snapshot
 
 SHARE_FLOOR = 1e-30
+_LOSSES = ("loss", "unigram_loss", "bigram_loss", "class_mean_loss")
 
 
 class Spell:
@@ -79,6 +80,8 @@ class Task:
         self._gap: deque[float] = deque(maxlen=thresholds.SMOOTHED)
         self._told: deque[float] = deque(maxlen=thresholds.SMOOTHED)
         self._first: float | None = None
+        self.excess = float("nan")
+        """Loss above the unigram loss, in nats; NaN = unknown."""
         self.best = 0.0
         """Lowest loss above the unigram loss, in nats."""
         self._pretrained = False
@@ -88,14 +91,16 @@ class Task:
         self.losses: dict[str, float] = {}
 
     def read(self, snapshot: Snapshot) -> None:
-        now = {name: snapshot.scalar(name) for name in ("loss", "unigram_loss", "bigram_loss", "class_mean_loss")}
-        self.losses |= {name: value for name, value in now.items() if isfinite(value)}
-        loss, unigram, bigram, class_mean = now.values()
+        loss, unigram, bigram, class_mean = now = [snapshot.scalar(name) for name in _LOSSES]
+        for name, value in zip(_LOSSES, now, strict=True):
+            if isfinite(value):
+                self.losses[name] = value
         self._pretrained |= snapshot.scalar("pretrained") > 0
         if isfinite(loss) and self._first is None:
             self._first = loss
         if isfinite(loss) and isfinite(unigram):
             self._excess.append(loss - unigram)
+            self.excess = median(self._excess)
             if loss - unigram < -thresholds.LEARNING:
                 self.learnt_until = snapshot.step
             if len(self._excess) == thresholds.SMOOTHED:
@@ -105,11 +110,6 @@ class Task:
             self._paired |= isfinite(bigram)
         if isfinite(unigram) and isfinite(class_mean):
             self._told.append(unigram - class_mean)
-
-    @property
-    def excess(self) -> float:
-        """Loss above the unigram loss, in nats; NaN = unknown."""
-        return median(self._excess) if self._excess else float("nan")
 
     @property
     def gap(self) -> float:
@@ -134,8 +134,8 @@ class Task:
         """Whether it is known that there is nothing to learn from context, or targets have ceased to follow the inputs:
         a fault of the data, which the loss tells of.
         """
-        unpaired = self._paired and self.gap != self.gap
-        return unpaired or self.gap <= thresholds.LEARNABLE
+        gap = self.gap
+        return (self._paired and gap != gap) or gap <= thresholds.LEARNABLE
 
     @property
     def quiet(self) -> bool:
@@ -170,6 +170,8 @@ class Depth:
         self.site: Site | None = None
 
     def read(self, snapshot: Snapshot) -> None:
+        if not snapshot.layers_read:
+            return
         alike = snapshot["token_similarity"]
         if np.isfinite(alike).any():
             self.similarity = float(alike[len(alike) // 2])
