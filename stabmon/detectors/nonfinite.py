@@ -45,8 +45,9 @@ class _Zeros:
 
     @property
     def hidden(self) -> bool:
-        least = max(ABOVE, ABOVE_SHARE * self._first)
-        return self._count >= ZEROS and len(self._before) == 3 and min(self._before) > least
+        if self._count < ZEROS or len(self._before) < 3:
+            return False  # nearly every step
+        return min(self._before) > max(ABOVE, ABOVE_SHARE * self._first)
 
 
 class NonFinite:
@@ -75,7 +76,7 @@ class NonFinite:
         """float32[1]: it judges the whole model."""
         skipped = self._skipped(snapshot)
         total = snapshot.scalar("total_grad_sq")
-        measured = isfinite(total) and snapshot["grad_sq"].size > 0
+        measured = isfinite(total) and snapshot.layout.slots("grad_sq").size > 0
         self._zeros.read(snapshot.step, snapshot.scalar("loss"), total, measured)
         if not isnan(skipped):
             self._skips = self._skips + 1 if skipped else 0
@@ -101,7 +102,7 @@ class NonFinite:
 
     def _skipped(self, snapshot: Snapshot) -> float:
         """1 where the step was skipped, else 0; NaN where that is not known."""
-        if snapshot["skipped_steps"].size:
+        if snapshot.layout.slots("skipped_steps").size:
             return snapshot.scalar("skipped_steps")
         total, loss = snapshot.scalar("total_grad_sq"), snapshot.scalar("loss")
         self._scaled = self._scaled or isfinite(total)

@@ -6,6 +6,7 @@ pretrained weights, and about anything that begins later.
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Protocol
 
 import numpy as np
@@ -71,7 +72,7 @@ class Wiring:
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]: it judges the whole model."""
-        if not np.isnan(snapshot.values).all():
+        if not isnan(snapshot.scalar("loss")) or not np.isnan(snapshot.values).all():
             self._read(snapshot)
         return of_the_model(float(self._found is not None), snapshot)
 
