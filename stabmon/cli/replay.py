@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,15 +13,13 @@ from stabmon.cli.edge import AsJson, for_users, message
 from stabmon.cli.options import Files, Html, Loss, Of, Step
 from stabmon.cli.pages import check_out, check_readable_again, write
 from stabmon.cli.runs import STANDARD_INPUT, runs_of
+from stabmon.cli.stopping import ended_gently, undisturbed
 from stabmon.cli.verdicts import UNREADABLE, Told, console, printed
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from stabmon.cli.found import Found
-    from stabmon.replays import Verdict
 
-_Since = Annotated[int, typer.Option(help="Tell only of what stood at this step or came later.")]
+_Since = Annotated[int, typer.Option(min=0, help="Tell only of what stood at this step or came later.")]
 _Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing: the exit code tells.")]
 _Follow = Annotated[bool, typer.Option("--follow", help="Read on as the file grows, until Ctrl-C.")]
 
@@ -47,20 +42,21 @@ def replay(
     """
     from stabmon.cli.found import Found
 
-    found = Found(None if quiet else console(stderr=as_json))
-    with for_users(UNREADABLE):
-        paths = _paths(files, follow, html, found)
-    how = {"loss": loss, "step": step, "run": of, "follow": follow}
-    found.files = len(paths)
-    with found.waiting(follow):
-        for path in paths:
-            _judge(path, found, how, since)
-    found.sum_up()
-    if html and not found.errors:
-        _write(html, paths[0], found, {"loss": loss, "step": step, "run": of})
-    if as_json:
-        printed(json.dumps(found.as_object()))
-    raise typer.Exit(found.exit_code)
+    with ended_gently(follow, UNREADABLE):
+        found = Found(None if quiet else console(stderr=as_json))
+        with for_users(UNREADABLE):
+            paths = _paths(files, follow, html, found)
+        how = {"loss": loss, "step": step, "run": of, "follow": follow}
+        found.files = len(paths)
+        with found.waiting(follow):
+            for path in paths:
+                _judge(path, found, how, since)
+        found.sum_up()
+        if html and not found.errors:
+            _write(html, paths[0], found, {"loss": loss, "step": step, "run": of})
+        if as_json:
+            printed(json.dumps(found.as_object()))
+        raise typer.Exit(found.exit_code)
 
 
 def _paths(files: list[str] | None, follow: bool, html: Path | None, found: Found) -> list[Path]:
@@ -96,7 +92,7 @@ def _judge(path: Path, found: Found, how: dict[str, Any], since: int) -> None:
         if path == STANDARD_INPUT and sys.stdin is None:
             raise ValueError("standard input is closed; pipe something into it, or give a file")
         if how["follow"] or how["run"] is not None:
-            found.take(_of_one(path, found.screen, how, since))
+            _judge_one(path, found, how, since)
             return
         for verdict in verdicts(path, loss=how["loss"], step=how["step"], since=since):
             found.take(verdict)
@@ -110,36 +106,25 @@ def _judge(path: Path, found: Found, how: dict[str, Any], since: int) -> None:
         found.refuse(path, message(error))
 
 
-def _of_one(path: Path, screen: Console | None, how: dict[str, Any], since: int) -> Verdict:
-    """Of a file that is followed, or of the run that was named."""
+def _judge_one(path: Path, found: Found, how: dict[str, Any], since: int) -> None:
+    """The file that is followed, or the run that was named. Where it ceases to be readable, what was read is judged."""
     from stabmon.readers import opened
     from stabmon.replays import Replay
 
-    follow = how["follow"]
-    with _ended_gently(follow):
-        source = sys.stdin.buffer if path == STANDARD_INPUT else path
-        made = Replay(opened(source, **how), str(path), sinks=[Told(screen)] if screen and follow else [])
-        try:
-            made.run()
-        except KeyboardInterrupt:
-            if not follow:
-                raise
-        return made.verdict(since)
-
-
-@contextmanager
-def _ended_gently(follow: bool) -> Iterator[None]:
-    """What is followed is summed up also where a scheduler or a closed terminal ends it. What nohup asked for holds."""
-    ends = (signal.SIGTERM, signal.SIGHUP) if follow else ()
-    before = {each: signal.getsignal(each) for each in ends}
-    for each in ends:
-        if before[each] is not signal.SIG_IGN:
-            signal.signal(each, signal.default_int_handler)
+    follow, screen = how["follow"], found.screen
+    source = sys.stdin.buffer if path == STANDARD_INPUT else path
+    made = Replay(opened(source, **how), str(path), sinks=[Told(screen)] if screen and follow else [])
     try:
-        yield
-    finally:
-        for each in ends:
-            signal.signal(each, before[each])
+        made.run()
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+    except (ValueError, OSError) as error:
+        if not made.verdict().steps:
+            raise
+        found.refuse(path, message(error))
+    undisturbed(follow)
+    found.take(made.verdict(since))
 
 
 def _write(html: Path, path: Path, found: Found, how: dict[str, str | None]) -> None:

@@ -56,6 +56,11 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _known(given: str) -> str:
+    if not given:
+        raise ValueError(
+            "a file's name is empty, as where a variable of the shell is not set; give a file, a folder, or . for all "
+            "of this one"
+        )
     path = Path(given).expanduser()
     if given == str(STANDARD_INPUT) or has_magic(given) or path.exists():
         return given

@@ -100,6 +100,10 @@ def by_line(
 
 def as_asked(readings: Iterator[Reading | None], name: str, groups: set[str], asked: Asked) -> Iterator[Reading | None]:
     """With the evaluation's loss as the loss where that was asked for. ReadError: the format has no such thing."""
+    if asked.step is not None:
+        raise ReadError(f"a {name} has no columns, so no {asked.step!r}; its lines tell the step, so leave --step out")
+    if asked.run is not None:
+        raise ReadError(f"a {name} is one run, so there is no {asked.run!r} in it; leave the run's name out")
     if asked.loss in (None, "loss"):
         return readings
     if asked.loss != "eval_loss" or "eval_loss" not in groups:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from stabmon.readers import table
 from stabmon.readers.format import Format, Head
 from stabmon.readers.formats import FORMATS
-from stabmon.readers.reading import Asked, ReadError
+from stabmon.readers.reading import Asked, Notes, ReadError
 from stabmon.readers.source import HEAD, Source
 from stabmon.readers.text import LONGEST
 
@@ -27,6 +28,16 @@ _KNOWN = (
     (b"\x80\x02", "a Python pickle"),
 )
 _FIRST = 1 << 16
+
+
+def without_loss(name: str, kind: str, notes: Notes) -> ReadError:
+    """Of what looks like a recording and has no reading; `notes`: what was left out, and why."""
+    left_out = [note.rstrip(".") for note in notes if "left out" in note]
+    why = f": {'. '.join(left_out)}; name the columns or keys with --loss and --step" if left_out else ""
+    return ReadError(
+        f"{name} is {kind}, but holds no loss {'that can be read' if why else ''}".rstrip()
+        + (why or "; nothing can be judged")
+    )
 
 
 def recognised(source: Source, asked: Asked) -> tuple[Format, Head]:
@@ -83,4 +94,5 @@ def _unknown(source: Source, asked: Asked) -> str:
         )
     first = head.lines[0].strip()[:60]
     hint = f"no line has {asked.loss!r}" if asked.loss else "name the loss with --loss if it is a table or JSON lines"
+    hint = table.misfit(head) or hint
     return f"{source.name} begins with {first!r} and holds no losses that stabmon finds ({hint}); it reads {READABLE}"

@@ -18,7 +18,7 @@ from stabmon.readers.format import Format, Head
 from stabmon.readers.formats import mlflow, run_log, tensorboard
 from stabmon.readers.json_stream import CUT_OFF
 from stabmon.readers.reading import Asked, Notes, ReadError, Reading
-from stabmon.readers.recognised import recognised
+from stabmon.readers.recognised import recognised, without_loss
 from stabmon.readers.source import POLL_SECONDS, Source
 from stabmon.readers.text import printable
 from stabmon.records import Event, Run, Snapshot
@@ -257,7 +257,7 @@ def _recording(
     if not follow:
         first = next(readings, None)
         if first is None:
-            raise ReadError(f"{path or name} is {kind}, but holds no loss; nothing can be judged")
+            raise without_loss(str(path or name), kind, notes)
         readings = chain([first], readings)
     started = began(path, first)
     feeding = Feeding(started, notes)

@@ -77,7 +77,7 @@ def roles(rows: Sequence[Row], asked: Asked, notes: Notes, where: str) -> Roles 
     seen = counts(rows)
     for option, name in (("loss", asked.loss), ("step", asked.step)):
         if name is not None and name not in seen:
-            raise ReadError(f"{where} has no {name!r}; give one of these as --{option}: {_listed(seen)}")
+            raise ReadError(f"{where} has no {name!r}; give one of these as --{option}: {listed(seen)}")
     losses, evaluations = names.best("loss", seen), names.best("eval_loss", seen)
     if not losses or (not seen[losses[0]] and evaluations and seen[evaluations[0]] >= _EVALUATIONS):
         losses = evaluations
@@ -88,6 +88,9 @@ def roles(rows: Sequence[Row], asked: Asked, notes: Notes, where: str) -> Roles 
     if chosen["eval_loss"] == loss:
         chosen["eval_loss"] = ""
     step = asked.step or next(iter(names.best("step", seen)), "")
+    if _parts(rows, loss, step):
+        notes.say(f"{step!r} counts in parts of a step, so it is not read.")
+        step = ""
     step = step or (chosen["epoch"] if _counts_epochs(rows, loss, chosen["epoch"]) else "")
     made = replace(Roles(loss, step, **chosen), **_runs(rows, seen, asked, where))
     if made.others:
@@ -117,20 +120,27 @@ def _counts_epochs(rows: Sequence[Row], loss: str, epoch: str) -> bool:
     return bool(found) and all(value.is_integer() for value in found) and len(set(found)) == len(found)
 
 
+def _parts(rows: Sequence[Row], loss: str, step: str) -> bool:
+    """Rows with a loss that steps keep apart would be one by their whole part, as 0.1 and 0.2 of an epoch."""
+    found = {number(row.get(step)) for row in rows if step and _numeric(row.get(loss)) and _numeric(row.get(step))}
+    return len({value // 1 for value in found}) < len(found)
+
+
 def _say(made: Roles, others: Sequence[str], notes: Notes) -> None:
     read = {"learning rate": made.learning_rate, "gradient norm": made.grad_norm, "evaluation loss": made.eval_loss}
     more = "".join(f", {what} from {name!r}" for what, name in read.items() if name)
     steps = f"step from {made.step!r}" if made.step else "steps counted"
     notes.say(f"Loss read from {made.loss!r}, {steps}{more}.")
     if others:
-        notes.say(f"Other columns that may be a loss: {_listed(others)}; name one with --loss to read it instead.")
+        notes.say(f"Other columns that may be a loss: {listed(others)}; name one with --loss to read it instead.")
     if made.step and made.step == made.epoch:
         notes.say("There is no step; epochs stand for steps.")
     elif not made.step:
         notes.say("There is no step; rows with a loss are counted instead.")
 
 
-def _listed(found: Sequence[str] | Mapping[str, int]) -> str:
+def listed(found: Sequence[str] | Mapping[str, int]) -> str:
+    """The first names, in words."""
     shown = [name[:60] for name in found][:12]
     return ", ".join(shown) + (f" and {len(found) - len(shown)} more" if len(found) > len(shown) else "")
 

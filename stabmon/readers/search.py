@@ -44,11 +44,10 @@ def _found(given: str, notes: Notes) -> list[Path]:
         matches = sorted(glob(str(path), recursive=True))
         if not matches:
             raise ReadError(f"nothing matches {given}; put quotes around it only where the shell should not expand it")
-        return [
-            one
-            for match in matches
-            for one in (_in_folder(Path(match), notes) if Path(match).is_dir() else [Path(match)])
-        ]
+        searched = (_in_folder(Path(one), notes) if Path(one).is_dir() else [Path(one)] for one in matches)
+        if not (made := [path for paths in searched for path in paths]):
+            raise ReadError(f"{given} matches {len(matches)} folders without a run; they may hold {READABLE}")
+        return made
     if not path.exists():
         raise ReadError(f"{given} is not there; give a file, a folder, or - for standard input")
     if not path.is_dir():
@@ -63,16 +62,20 @@ def _found(given: str, notes: Notes) -> list[Path]:
 def _in_folder(folder: Path, notes: Notes) -> list[Path]:
     runs: list[Path] = []
     checkpoints: list[Path] = []
-    for count, path in enumerate(_candidates(folder, notes)):
+    denied: list[str] = []
+    for count, path in enumerate(_candidates(folder, notes, denied)):
         if count >= MOST_FILES:
             raise ReadError(f"{folder} has more than {MOST_FILES} files; give a folder nearer to the runs")
         (checkpoints if _of_checkpoint(path) else runs).append(path)
+    if denied:
+        others = f" and {len(denied) - 1:,} more" if len(denied) > 1 else ""
+        notes.say(f"{denied[0]}{others} may not be read by you (permission denied); left out.")
     return sorted(runs + _newest(checkpoints, runs))
 
 
-def _candidates(folder: Path, notes: Notes) -> Iterator[Path]:
-    """Links to folders are not followed, so that there are no loops."""
-    for here, folders, files in os.walk(folder, onerror=None):
+def _candidates(folder: Path, notes: Notes, denied: list[str]) -> Iterator[Path]:
+    """Links to folders are not followed, so that there are no loops. `denied`: gets names of what may not be read."""
+    for here, folders, files in os.walk(folder, onerror=lambda error: denied.append(str(error.filename))):
         at = Path(here)
         if mlflow.is_run(at) or tensorboard.files(at):
             yield at
@@ -82,11 +85,11 @@ def _candidates(folder: Path, notes: Notes) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
         for name in sorted(files):
             path = at / name
-            if not name.startswith(".") and path.suffix.lower() not in _NEVER and _is_run(path, notes):
+            if not name.startswith(".") and path.suffix.lower() not in _NEVER and _is_run(path, notes, denied):
                 yield path
 
 
-def _is_run(path: Path, notes: Notes) -> bool:
+def _is_run(path: Path, notes: Notes, denied: list[str]) -> bool:
     try:
         if not path.is_file() or "tfevents" in path.name or path.name.endswith(("-wal", "-shm")):
             return False
@@ -103,6 +106,9 @@ def _is_run(path: Path, notes: Notes) -> bool:
             if of_runs := table.is_of_runs(head):
                 notes.say(f"{path.name} is a table of runs, one a row, and no run; it was left out.")
             return not of_runs
+    except PermissionError:
+        denied.append(str(path))
+        return False
     except (OSError, ValueError, RecursionError):
         return False
 

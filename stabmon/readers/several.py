@@ -10,7 +10,7 @@ from typing import BinaryIO
 from stabmon.readers.feeding import Fed, Feeding
 from stabmon.readers.formats import run_log, tensorboard
 from stabmon.readers.reading import Asked, Notes, ReadError, Reading
-from stabmon.readers.recognised import recognised
+from stabmon.readers.recognised import recognised, without_loss
 from stabmon.readers.recording import Recording, began, for_people, name_of, opened
 from stabmon.readers.rows import OPEN
 from stabmon.readers.source import Source
@@ -100,7 +100,7 @@ class _Runs:
                 yield run.recording, fed
         self._check_found()
         if not self._open:
-            raise ReadError(f"{self._source.name} is {kind}, but holds no loss; nothing can be judged")
+            raise without_loss(self._source.name, kind, self._source.notes)
         yield from self._end(list(self._open))
 
     def _is_left(self, run: str) -> bool:

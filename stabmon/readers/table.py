@@ -10,9 +10,9 @@ import numpy as np
 
 from stabmon.readers.feeding import Fed, Feeding
 from stabmon.readers.format import Head
-from stabmon.readers.names import ROLES, subject
+from stabmon.readers.names import ROLES, loss, subject
 from stabmon.readers.reading import Asked, NoRun, Notes, ReadError, Reading
-from stabmon.readers.rows import Roles, Row, reader, roles
+from stabmon.readers.rows import Roles, Row, listed, reader, roles
 from stabmon.readers.source import Source
 from stabmon.readers.text import lines
 
@@ -30,16 +30,51 @@ def header(head: Head) -> tuple[list[str], str]:
         return [], ","
     found = max(_DELIMITERS, key=first.count)
     found = found if found in first else " "
-    cells = [cell.strip() for cell in _cells(first, found)]
+    cells = _names(_cells(first, found), found)
     named = len(cells) > 1 and len(set(cells)) == len(cells) and not any(_numeric(cell) for cell in cells)
-    return (cells if named else []), found
+    return (cells if named or (len(cells) == 1 and loss(cells[0]) is not None) else []), found
+
+
+def _names(cells: Sequence[str], delimiter: str) -> list[str]:
+    """Of the columns: one that comes again gets a number, as pandas numbers it. Words of a text may come again."""
+    bare = [cell.strip() for cell in cells]
+    if delimiter == " " or len(set(bare)) == len(bare):
+        return bare
+    before = [bare[:place].count(cell) for place, cell in enumerate(bare)]
+    return [f"{cell or 'unnamed'}.{count}" if count else cell for cell, count in zip(bare, before, strict=True)]
+
+
+def _fitted(cells: list[str], columns: Sequence[str]) -> list[str]:
+    """Without empty ones behind the last column, as a comma at the end of each row makes."""
+    while len(cells) > len(columns) and not cells[-1].strip():
+        cells = cells[:-1]
+    return cells
+
+
+def misfit(head: Head) -> str:
+    """Why a table holds no losses, and what to do, in words; "" where it is none, or another matter."""
+    columns, delimiter = header(head)
+    first, *kept = [line for line in head.lines if line[0] != "#"] or [""]
+    if all(_numeric(cell) for cell in _cells(first, delimiter)):
+        return "it has no line that names its columns; put one first, such as step,loss"
+    if not columns or not kept or delimiter == " ":
+        return ""
+    sizes = [len(_fitted(_cells(line, delimiter), columns)) for line in kept]
+    if 2 * sizes.count(len(columns)) >= len(sizes):
+        return f"its columns are {listed(columns)}; name the one of the loss, if it holds numbers, with --loss"
+    if not any(ROLES[role](name) is not None for role in ("step", "epoch", "loss") for name in columns):
+        return ""
+    return (
+        f"its first line names {len(columns)} columns, and the next has {sizes[0]}; make them as many; where commas "
+        "are points of numbers, part the columns by semicolons"
+    )
 
 
 def head_rows(head: Head) -> list[Row]:
     """Of the head's lines, without those that are no rows."""
     columns, delimiter = header(head)
     kept = [line for line in head.lines if line[0] != "#"]
-    found = (_cells(line, delimiter) for line in kept[1:])
+    found = (_fitted(_cells(line, delimiter), columns) for line in kept[1:])
     return [dict(zip(columns, cells, strict=True)) for cells in found if len(cells) == len(columns)]
 
 
@@ -73,16 +108,16 @@ def read_rows(
     """What each of `readers` makes of a row. A row with more or fewer cells, or with a word for a number, is left out
     and counted; a header that comes again is none.
     """
-    spoiled, number, first = 0, 0, ""
+    spoiled, number, first, width = 0, 0, "", len(columns)
     for cells in _rows(source, delimiter):
         if cells is None:
             yield None
             continue
         number += 1
-        if cells == columns or [cell.strip() for cell in cells] == columns:
+        if cells and cells[0].strip() == columns[0] and _names(cells, delimiter) == columns:
             continue
         try:
-            row = dict(zip(columns, cells, strict=True))
+            row = dict(zip(columns, cells if len(cells) == width else _fitted(cells, columns), strict=True))
             found = [made for read in readers if (made := read(row)) is not None]
         except ValueError as error:
             spoiled, first = spoiled + 1, first or f"line {number}: {error}"
@@ -117,7 +152,9 @@ def given(rows: Iterable[Row], loss: str = "loss") -> Iterator[Fed]:
 
 
 def _rows(source: Source, delimiter: str) -> Iterator[list[str] | None]:
+    """Cells. A quote that opens and does not end is none: its lines are rows of their own."""
     open_quote = ""
+    opens = re.compile(f'(?:^|{re.escape(delimiter)})\\s*"')
     for line in lines(source.chunks(), source.notes, source.follow):
         if line is None:
             yield None
@@ -130,13 +167,21 @@ def _rows(source: Source, delimiter: str) -> Iterator[list[str] | None]:
             yield line.split() if delimiter == " " else line.split(delimiter)
             continue
         row = f"{open_quote}\n{line}" if open_quote else line
-        if row.count('"') % 2 and len(row) < _LONGEST_ROW:
+        if row.count('"') % 2 and opens.search(row):
             open_quote = row
-            continue
+            if len(row) < _LONGEST_ROW:
+                continue
+            yield from _unquoted(open_quote, delimiter, source.notes)
+        else:
+            yield _cells(row, delimiter)
         open_quote = ""
-        yield _cells(row, delimiter)
-    if open_quote:
-        source.notes.say("The last row is cut off in the middle of a quote.")
+    yield from _unquoted(open_quote, delimiter, source.notes)
+
+
+def _unquoted(held: str, delimiter: str, notes: Notes) -> Iterator[list[str]]:
+    if held:
+        notes.say(f"A quote in {held[:60].splitlines()[0]!r} does not end; it was taken for none.")
+    yield from (_cells(line, delimiter) for line in held.splitlines())
 
 
 def _cells(row: str, delimiter: str) -> list[str]:

@@ -61,6 +61,8 @@ class Replay:
         hint = "" if recording.recorded else too_few(self._steps)
         if recording.recorded and self._pipeline:
             hint = levels(missing, recording.run)
+        last = self._last.step if self._last else 0
+        past = f"It ends at step {last:,}, before {since:,}: only what stood at its end is told."
         alerts = self._pipeline.alerts if self._pipeline else ()
         return Verdict(
             file=self._file,
@@ -69,13 +71,13 @@ class Replay:
             state=recording.recorded.state if recording.recorded else None,
             steps=self._steps,
             first_step=self._first.step if self._first else 0,
-            last_step=self._last.step if self._last else 0,
+            last_step=last,
             first_loss=self._losses[0],
             last_loss=self._losses[1],
             alerts=from_step(alerts, since),
             could_run=tuple(each.name for each in self._detectors or () if each.name not in missing),
             could_not_run=missing,
-            notes=tuple(note for note in (*recording.notes, hint) if note),
+            notes=tuple(note for note in (*recording.notes, hint, past if since > last else "") if note),
         )
 
     def _begin(self, first: Snapshot) -> Pipeline:

@@ -12,7 +12,7 @@ from stabmon.readers.source import Source
 
 _IS = r"['\"]?\s{0,4}[:=]?\s{0,6}['\"]?"
 _STEP = re.compile(
-    r"\b(?:global[_ ]?|train[_ ]?)?(?:step|iter|iteration|update|batch)s?"
+    r"\b(?:global[_ ]?|train[_ ]?|num[_ ]?)?(?:step|iter|iteration|update|batch)s?"
     + _IS
     + r"\[?\s{0,6}(\d[\d,]{0,18})(?!\.?\d)",
     re.I,

@@ -12,6 +12,8 @@ def _fits(head: Head, asked: Asked) -> bool:
     told = sum(line[0] != "#" for line in head.lines)
     if 2 * len(rows) < told - 1 or not (rows or (columns and head.whole)):
         return False
+    if len(columns) == 1 and (2 * counts(rows)[columns[0]] < told - 1 if rows else True):
+        return False
     if asked.loss in columns:
         return True
     likely = [name for name in columns if names.loss(name) is not None or names.eval_loss(name) is not None]

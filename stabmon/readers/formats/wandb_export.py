@@ -38,16 +38,21 @@ def _readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | No
         raise ReadError(f"{source.name} has no run {run!r}; it has: {', '.join(runs) or 'none'}")
     if asked.every and asked.loss not in full:
         seen = counts(table.head_rows(head))
-        tagged = [_tagged(name, _roles(columns[0], runs[name], seen, asked, source.name)) for name in runs]
+        chosen = {name: _roles(columns[0], metrics, seen, asked, source.name) for name, metrics in runs.items()}
+        tagged = [_tagged(name, found) for name, found in chosen.items()]
+        losses = dict.fromkeys(found.loss.rpartition(" - ")[2] for found in chosen.values())
+        source.notes.say(
+            f"Loss read from {', '.join(map(repr, losses))} of each run, step from {asked.step or columns[0]!r}."
+        )
         source.others = tuple(runs)[1:]
         return table.read_rows(source, columns, delimiter, tagged)
     source.others = tuple(other for other in runs if other != run)
-    chosen = _roles(columns[0], runs[run], counts(table.head_rows(head)), asked, source.name)
+    read = _roles(columns[0], runs[run], counts(table.head_rows(head)), asked, source.name)
     source.run = run
-    source.notes.say(f"Loss read from {chosen.loss!r}, step from {chosen.step!r}.")
+    source.notes.say(f"Loss read from {read.loss!r}, step from {read.step!r}.")
     if source.others:
         source.notes.say(f"{len(runs)} runs in this file: {', '.join(runs)}.")
-    return table.read_rows(source, columns, delimiter, [reader(chosen)])
+    return table.read_rows(source, columns, delimiter, [reader(read)])
 
 
 def _tagged(run: str, chosen: Roles) -> Callable[[Row], Reading | None]:
