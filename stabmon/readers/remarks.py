@@ -9,6 +9,8 @@ from stabmon.readers.reading import Notes, Reading
 
 _ABOVE = 0.01
 _CLOSE = 0.12
+_OFTEN = 20
+"""More often than a run is started again."""
 
 
 class Remarks:
@@ -65,7 +67,8 @@ class Remarks:
     def close(self) -> None:
         """What only the end can tell."""
         if self._back > 1:
-            self._notes.say(f"Steps go back {self._back} times in all.")
+            sort = "; if these are no restarts, sort the file by step" if self._back > _OFTEN else ""
+            self._notes.say(f"Steps go back {self._back} times in all{sort}.")
         if self._hidden > 1:
             self._notes.say(f"Zeros in place of a loss, {self._hidden} times in all.")
         if self._several:

@@ -85,3 +85,8 @@ def test_what_a_log_has_not_is_refused_and_not_passed_over(option: str, said: st
 
 def test_fairseq_counts_updates() -> None:
     assert read("".join(f"| epoch 001: 9 / 99 loss={x}, num_updates={i}, lr=0.1\n" for i, x in READ)).losses == READ
+
+
+def test_the_newest_row_first_is_told_as_no_order_of_restarts() -> None:
+    backwards = "step,loss\n" + "".join(f"{step},2.0\n" for step in range(30, 0, -1))
+    assert "Steps go back 29 times in all; if these are no restarts, sort the file by step." in read(backwards).notes
