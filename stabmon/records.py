@@ -175,6 +175,8 @@ class Snapshot:
         """The whole-model value; NaN if it was not read or the layout lacks it."""
         if (slot := self.layout.first_slots.get(statistic)) is not None:  # a third of the way below; asked all the time
             return self.values.item(slot)
+        if STATISTICS[statistic].formula is None:
+            return float("nan")
         values = self[statistic]
         return float(values[0]) if values.size else float("nan")
 

@@ -89,8 +89,7 @@ class DeadLayers:
             if snapshot.layout.sites_of("grad_norm") != self._sites:
                 self._start(snapshot.layout)
         self._read_task(snapshot)
-        squares = snapshot["grad_sq"]
-        if self._many and 0 < squares[self._last] < np.inf:
+        if self._many and snapshot.layers_read and 0 < snapshot["grad_sq"][self._last] < np.inf:
             self._step = snapshot.step
             self._read(snapshot)
             self._judge()

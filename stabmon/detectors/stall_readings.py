@@ -183,7 +183,8 @@ class Depth:
         blocks = [i for i, site in enumerate(sites) if site.layer is not None and site.role == "block"]
         if len(blocks) < 2:
             return
-        low, high = (float(snapshot["grad_norm"][i]) for i in (blocks[0], blocks[-1]))
+        norms = snapshot["grad_norm"]
+        low, high = float(norms[blocks[0]]), float(norms[blocks[-1]])
         if np.isfinite(low) and np.isfinite(high) and high > 0:
             self.ratio = low / high
 

@@ -31,10 +31,9 @@ class Window:
 
     @property
     def median(self) -> float:
-        middle = len(self._sorted) // 2
-        if len(self._sorted) % 2:
-            return self._sorted[middle]
-        return (self._sorted[middle - 1] + self._sorted[middle]) / 2
+        ordered, count = self._sorted, len(self._sorted)
+        middle = count // 2
+        return ordered[middle] if count % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
     def quantile(self, share: float) -> float:
         """The lowest value that at least that share of the values does not exceed."""
