@@ -11,9 +11,9 @@ from math import isfinite, log
 import numpy as np
 
 from stabmon.catalog import Array
+from stabmon.detectors.stall_by_loss import ByLoss
 from stabmon.detectors.stall_finding import Stall, Verdict, finding
 from stabmon.detectors.stall_readings import SHARE_FLOOR, Depth, Rate, Share, Spell, Task
-from stabmon.detectors.stall_relapse import Relapse
 from stabmon.detectors.thresholds import stall as thresholds
 from stabmon.records import SEVERITIES, Finding, Snapshot
 
@@ -23,7 +23,8 @@ class ContextStall:
     when it will not resolve at this learning rate or when a run that had learnt has lost it, and eases to info, with
     the most steps it can take, when it resolves. Of one that is shallow or slow it tells (info): most end by
     themselves. Silent where there is nothing to learn; warns at most where that is unknown. Whatever the share: warns
-    of a run that has been back at the unigram loss for 20 steps, and is critical after 60.
+    of a run that has been back at the unigram loss for 20 steps, and is critical after 60; and of one that is still
+    there 150 steps after its share came back, critical after 300.
 
     Score: ln s / ln 1e-4, so 1 at s = 1e-4 and 2 at 1e-8.
     """
@@ -44,15 +45,15 @@ class ContextStall:
 
     def __init__(self) -> None:
         self._trained, self._probed = Share(), Share()
-        self._task, self._depth, self._rate, self._relapse = Task(), Depth(), Rate(), Relapse()
-        self._noisy = self._floored = False
+        self._task, self._depth, self._rate, self._by_loss = Task(), Depth(), Rate(), ByLoss()
+        self._noisy = self._floored = self._collapsed = False
         self._step = 0
         self._since: int | None = None
         self._sank: int | None = None
         self._slope = float("nan")
         self._verdict: Verdict | None = None
-        self._spells = tuple(Spell() for _ in range(6))
-        self._rising, self._flat, self._low, self._lost, self._fallen, self._over = self._spells
+        self._spells = tuple(Spell() for _ in range(7))
+        self._rising, self._flat, self._low, self._lost, self._fallen, self._over, self._deep = self._spells
 
     def _start_spells(self) -> None:
         for spell in self._spells:
@@ -61,8 +62,9 @@ class ContextStall:
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]: it judges the whole model."""
         if self._read(snapshot):
-            self._relapse.see(self._task, self._step)
             self._judge()
+            came_back = self._collapsed and self._share.last > thresholds.RECOVERED
+            self._by_loss.see(self._task, came_back, self._step)
         return np.array([self._score()] * snapshot.layout.slots("context_share").size, np.float32)
 
     def explain(self, site: int) -> Finding:
@@ -71,8 +73,8 @@ class ContextStall:
         if self._verdict and self._since is not None and self._over.since is None:
             stall = Stall(self._verdict, self._since, self._step, self._share.last, self._slope, self._floored)
             found.append(finding(stall, self._task, self._depth, self._rate))
-        if self._relapse.severity:
-            found.append(self._relapse.finding(self._task, self._rate.top))
+        if self._by_loss.severity:
+            found.append(self._by_loss.finding(self._task, self._rate.top))
         assert found, "asked without an alert"
         return max(found, key=lambda one: SEVERITIES.index(one.severity))
 
@@ -80,7 +82,7 @@ class ContextStall:
         if self._step < thresholds.FIRST_STEP or not self._share.logs:
             return 0.0
         depth = log(max(self._share.last, SHARE_FLOOR)) / log(thresholds.COLLAPSED)
-        alerts = self._relapse.severity or (self._verdict and self._over.since is None)
+        alerts = self._by_loss.severity or (self._verdict and self._over.since is None)
         return max(depth, 1.0) if alerts else min(max(depth, 0.0), 0.99)
 
     @property
@@ -117,6 +119,7 @@ class ContextStall:
         enter = thresholds.RECOVERED if self._task.fell_back else thresholds.COLLAPSED
         if self._since is None and share.below(enter):
             self._since = share.first_below(enter)
+            self._collapsed = True
         limit = enter if self._verdict is None else thresholds.RECOVERED
         self._over.see(not share.last <= limit or self._task.quiet, self._step)
         if self._over.since is not None:
@@ -136,6 +139,7 @@ class ContextStall:
         lost = thresholds.LOST if soon else thresholds.SLOW_LOST
         self._low.see(soon and slope <= thresholds.FALLING and share.below(thresholds.LOW), self._step)
         self._lost.see(slope <= 0 and share.below(lost), self._step)
+        self._deep.see(soon and self._probed.below(thresholds.DEEP), self._step)
         self._fallen.see(self._task.fell_back, self._step)
         self._verdict = self._decide(self._since)
 
@@ -153,7 +157,12 @@ class ContextStall:
         agrees = self._depth.agrees(self._floored)
         if old is None and not agrees and self._step - since < thresholds.DOUBTED_STEPS:
             return None
-        gone = self._lost.lasts(thresholds.LOST_STEPS, self._step) or self._low.lasts(thresholds.LOW_STEPS, self._step)
+        spells = (
+            (self._lost, thresholds.LOST_STEPS),
+            (self._low, thresholds.LOW_STEPS),
+            (self._deep, thresholds.DEEP_STEPS),
+        )
+        gone = any(spell.lasts(steps, self._step) for spell, steps in spells)
         if known and gone and agrees and self._step >= self._rate.cut_until:
             return "lost"
         waited = self._step - since

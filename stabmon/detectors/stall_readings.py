@@ -160,6 +160,11 @@ class Task:
         """Whether it had been below the unigram loss, and is no more."""
         return self.best < -thresholds.KNEW and self.excess > -thresholds.KEPT and not self.pointless
 
+    @property
+    def idle(self) -> bool:
+        """Whether it is at the unigram loss, or over it, where there is more to learn."""
+        return self.excess > -thresholds.KEPT and self.worth > thresholds.LEARNABLE and not self.quiet
+
 
 class Depth:
     """What the layers say: last token similarity of every norm, and the lowest block's gradient over the highest's."""

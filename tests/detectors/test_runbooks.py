@@ -73,6 +73,9 @@ PHRASES: dict[str, list[str]] = {
         f"had been {told(stall.KNEW)} nats under the unigram loss, and has been at most {told(stall.KEPT)} under it "
         f"for {stall.RELAPSE_STEPS} steps",
         f"the same for {stall.RELAPSE_LONG} steps",
+        f"or the probe's has been < {told(stall.DEEP)} for {stall.DEEP_STEPS}",
+        f"came back over {told(stall.RECOVERED)} {stall.IDLE_STEPS} steps ago, and the loss",
+        f"the same {stall.IDLE_LONG} steps after",
     ],
     "dead_layers": [
         f"gradient < {power(dead_layers.RATIO)} of the last block's for {dead_layers.HOLD_STEPS} steps and "

@@ -34,6 +34,11 @@ of a nat and was at 4e-12 by step 800; the others were under 7e-8."""
 SLOW_LOST = 1e-8
 """The same of one that sank slowly. Live: 12 layers came back from 4.7e-8, where they had been under 1e-7 for some 30
 steps. Chosen: a fifth of it."""
+DEEP = 1e-8
+DEEP_STEPS = 10
+"""The probe's s, which batches do not move, of one that sank soon. Live: of 15 plateaus that ended the lowest was at
+7.9e-7, and at 1.7e-7 of 12 layers that sank slowly; a stall whose training share was under LOST for 25 steps only had
+it at 1.5e-9."""
 LOW = 1e-6
 FALLING = -0.01
 LOW_STEPS = 60
@@ -66,6 +71,12 @@ RELAPSE_LONG = 60
 """A run that was under the unigram loss by so much, and is by so little at most, has lost what it had learnt, however
 its tokens differ: warned of after so many steps, critical after so many more. Live: a learning rate that jumps to its
 hundredfold leaves Pre-LN at the unigram loss with s at .005 to .2 (2 of 2). Chosen, as the lines of what a stall is."""
+
+IDLE_STEPS = 150
+IDLE_LONG = 300
+"""Steps after s came back over RECOVERED in which the loss has not followed. Live: of 11 plateaus that ended the loss
+followed 25 to 117 steps after; of 4 stalls at hot learning rates s came back at step 37 to 235 and was .005 to .2 to
+the end, at the unigram loss."""
 
 CUT = 2.0
 """The learning rate is cut where it falls by this factor or more from one step to the next: a hand, or a schedule's

@@ -1,0 +1,100 @@
+"""A run that does no better than the frequencies of its targets though its tokens differ: it has lost what it had
+learnt, or its plateau seemed to end and did not.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Literal
+
+from stabmon.detectors import words
+from stabmon.detectors.stall_readings import Spell, Task
+from stabmon.detectors.thresholds import stall as thresholds
+from stabmon.records import Finding, Severity
+
+Kind = Literal["relapse", "idle"]
+
+
+class ByLoss:
+    """Told by the loss against the unigram loss alone."""
+
+    def __init__(self) -> None:
+        self._relapse, self._idle = Spell(), Spell()
+        self._learnt_until = 0
+        self._step = 0
+
+    def see(self, task: Task, came_back: bool, step: int) -> None:
+        """At every reading. `came_back`: tokens had got the same answer, and do so no more."""
+        self._step = step
+        self._relapse.see(task.unlearnt, step)
+        self._idle.see(came_back and task.idle, step)
+        if self._relapse.since == step:
+            self._learnt_until = task.learnt_until
+
+    @property
+    def severity(self) -> Severity | None:
+        """None: there is nothing, or it is too young to be more than a spike, or an end that comes."""
+        found = self._found
+        return found[1] if found else None
+
+    @property
+    def _found(self) -> tuple[Kind, Severity] | None:
+        if self._relapse.lasts(thresholds.RELAPSE_LONG, self._step):
+            return "relapse", "critical"
+        if self._relapse.lasts(thresholds.RELAPSE_STEPS, self._step):
+            return "relapse", "warning"
+        if self._idle.lasts(thresholds.IDLE_LONG, self._step):
+            return "idle", "critical"
+        return ("idle", "warning") if self._idle.lasts(thresholds.IDLE_STEPS, self._step) else None
+
+    def finding(self, task: Task, rate: float) -> Finding:
+        """What it is, since when, and what to do; `rate` is the learning rate."""
+        assert self._found is not None, "asked without an alert"
+        kind, severity = self._found
+        return self._relapsed(severity, task, rate) if kind == "relapse" else self._idles(severity, task, rate)
+
+    def _relapsed(self, severity: Severity, task: Task, rate: float) -> Finding:
+        last, lost = self._learnt_until, self._step - self._learnt_until
+        return Finding(
+            severity=severity,
+            action=f"has lost what it had learnt: since step {last + 1} it does no better than the frequencies of its "
+            f"targets. Go back to a checkpoint of step {last} or before; {lost} steps are lost, and so is every "
+            "further one",
+            cause=f"Updates were too large: the loss had been {-task.best:.2g} nats under the unigram loss, and is "
+            f"{task.excess:+.2f} from it.",
+            remedies=(
+                f"Roll back to a checkpoint of step {last} or before, and go on with {words.slower(rate, 3)}.",
+                f"Look at what came at step {last}: a raised learning rate, a batch, a norm input that grew.",
+                "Clip gradients at 1, or lower Adam's beta2 to .95.",
+            ),
+            evidence=_evidence(task, rate),
+            since=last + 1,
+            ruled_out=(f"a spike that heals by itself: it has lasted {lost} steps",),
+        )
+
+    def _idles(self, severity: Severity, task: Task, rate: float) -> Finding:
+        since = self._idle.since or self._step
+        return Finding(
+            severity=severity,
+            action=f"has not left its plateau: tokens get different answers again since step {since}, and its loss is "
+            f"still that of the frequencies of its targets. Restart with {words.slower(rate, 3)} or warm-up; "
+            f"{self._step} steps are lost, and so is every further one",
+            cause="Updates are so large that they undo what others learn: what tells the positions apart came back, "
+            f"and tells nothing of the targets (the loss is {task.excess:+.2f} from the unigram loss).",
+            remedies=(
+                f"Restart with {words.slower(rate, 3)}, or with a warm-up of 300 steps or more.",
+                f"Without a restart: cut the learning rate x10 at once, to {words.slower(rate, 10)}.",
+                "Use Pre-LN, or DeepNorm's initialisation and residual scale.",
+            ),
+            evidence=_evidence(task, rate),
+            since=since,
+            ruled_out=(
+                f"a plateau that ends: the loss has not followed in {self._step - since} steps",
+                f"nothing to learn: there are {task.worth:.2f} nats",
+            ),
+        )
+
+
+def _evidence(task: Task, rate: float) -> dict[str, float]:
+    values = {**task.losses, "loss_above_unigram": task.excess, "bigram_gap": task.gap, "learning_rate": rate}
+    return {name: value for name, value in values.items() if isfinite(value)}
