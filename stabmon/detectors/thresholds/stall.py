@@ -66,12 +66,12 @@ has lost it: chosen, longer than the spikes that heal by themselves."""
 
 KNEW = 0.3
 KEPT = 0.1
+"""Nats under the unigram loss: a run that had been so far under it had learnt, and one that is so far at most does not
+use it (any more). Chosen, as the lines that part a stall from a run that learns."""
 RELAPSE_STEPS = 20
 RELAPSE_LONG = 60
-"""A run that was under the unigram loss by so much, and is by so little at most, has lost what it had learnt, however
-its tokens differ: warned of after so many steps, critical after so many more. Live: a learning rate that jumps to its
-hundredfold leaves Pre-LN at the unigram loss with s at .005 to .2 (2 of 2). Chosen, as the lines of what a stall is."""
-
+"""A run that had learnt is there for so long: warned of, and critical. Live: a learning rate that jumps to its
+hundredfold leaves Pre-LN at the unigram loss with s at .005 to .2 (2 of 2). Chosen."""
 IDLE_STEPS = 150
 IDLE_LONG = 300
 """Steps after s came back over RECOVERED in which the loss has not followed. Live: of 11 plateaus that ended the loss
