@@ -1,4 +1,4 @@
-"""The objects of a JSON array, one by one, out of a document that need not be whole."""
+"""The objects of a JSON array or object, one by one, out of a document that need not be whole."""
 
 from __future__ import annotations
 
@@ -14,11 +14,23 @@ LONGEST = 4 << 20
 """Characters of one object."""
 
 CUT_OFF = "The file is cut off or damaged"
-_BETWEEN = re.compile(r"[\s,]*")
+_BETWEEN = re.compile(r"[\s,]*()")
+_KEY = re.compile(r'[\s,]*(?:"([^"\\]{0,100})"\s*:\s*)?')
 
 
 def objects(source: Source, opening: re.Pattern[str]) -> Iterator[dict[str, object]]:
     """Those of the array that `opening` ends with. A document that is cut off says so to the notes."""
+    return (found for _, found in _members(source, opening, _BETWEEN, "]"))
+
+
+def keyed(source: Source, opening: re.Pattern[str]) -> Iterator[tuple[str, dict[str, object]]]:
+    """Those of the object that `opening` ends with, with their keys; likewise."""
+    return _members(source, opening, _KEY, "}")
+
+
+def _members(
+    source: Source, opening: re.Pattern[str], before: re.Pattern[str], end: str
+) -> Iterator[tuple[str, dict[str, object]]]:
     decoder, text, at, count = json.JSONDecoder(), "", -1, 0
     wanted = 0
     for chunk in chain(decoded(source.chunks()), [None]):
@@ -29,23 +41,19 @@ def objects(source: Source, opening: re.Pattern[str]) -> Iterator[dict[str, obje
                 continue
             at = match.end()
         while len(text) - at >= wanted:
-            at = _skip(text, at)
-            if text[at : at + 1] == "]":
+            key = before.match(text, at)
+            assert key is not None, "it may be empty"
+            if text[key.end() : key.end() + 1] == end:
                 return
             try:
-                found, at = decoder.raw_decode(text, at)
+                found, at = decoder.raw_decode(text, key.end())
             except (ValueError, RecursionError):
                 wanted = 2 * (len(text) - at)  # twice as much before the next try: a long object is not parsed for ever
                 break
             wanted, count = 0, count + 1
             if isinstance(found, dict):
-                yield found
+                yield key[1] or "", found
         text, at = text[at:], 0
         if len(text) > LONGEST:
             break
     source.notes.say(f"{CUT_OFF} after entry {count}; what is whole was read.")
-
-
-def _skip(text: str, at: int) -> int:
-    match = _BETWEEN.match(text, at)
-    return match.end() if match else at

@@ -7,7 +7,7 @@ from stabmon.readers.format import Format, Head
 from stabmon.readers.formats import FORMATS
 from stabmon.readers.reading import Asked, Notes, ReadError
 from stabmon.readers.source import HEAD, Source
-from stabmon.readers.text import LONGEST
+from stabmon.readers.text import LONGEST, encoding
 
 READABLE = (
     "trainer_state.json, Lightning's metrics.csv, W&B's CSV export, TensorBoard and MLflow folders, logs of nanoGPT, "
@@ -28,6 +28,7 @@ _KNOWN = (
     (b"\x80\x02", "a Python pickle"),
 )
 _FIRST = 1 << 16
+_ODD = tuple(map(chr, (*range(1, 7), *range(14, 27))))
 
 
 def without_loss(name: str, kind: str, notes: Notes) -> ReadError:
@@ -73,8 +74,8 @@ def is_binary(raw: bytes) -> bool:
     sample = raw[:_FIRST]
     if any(sample.startswith(mark) for mark, _ in _KNOWN):
         return True
-    odd = sum(sample.count(bytes([code])) for code in (*range(1, 7), *range(14, 27)))
-    return odd > 0.02 * len(sample)
+    text = sample.decode(encoding(raw), "replace")
+    return sum(map(text.count, _ODD)) > 0.02 * len(text)
 
 
 def _unknown(source: Source, asked: Asked) -> str:

@@ -103,7 +103,7 @@ def roles(rows: Sequence[Row], asked: Asked, notes: Notes, where: str) -> Roles 
 def _runs(rows: Sequence[Row], seen: dict[str, int], asked: Asked, where: str) -> dict[str, Any]:
     """Which of several runs is read: the first, or the one that was asked for, which may come after the head."""
     column = next(iter(names.best("run", seen)), "")
-    found = list(dict.fromkeys(str(row[column]) for row in rows if column and row.get(column) not in (None, "")))
+    found = list(dict.fromkeys(name for row in rows if column and (name := _name(row.get(column)))))
     if asked.run is not None and not found:
         raise ReadError(f"{where} has no column that tells runs apart, so leave the run's name out")
     if asked.every:
@@ -152,7 +152,12 @@ def reader(roles: Roles) -> Callable[[Row], Reading | None]:
     if roles.every:
         return _Runs(roles).read
     rows = _Rows(roles)
-    return lambda row: rows.read(row) if str(row.get(roles.run)) == roles.read_run else None
+    return lambda row: rows.read(row) if _name(row.get(roles.run)) == roles.read_run else None
+
+
+def _name(cell: object) -> str:
+    """Of a run, which may be the number 0; "": none."""
+    return "" if cell is None else str(cell)
 
 
 class _Runs:
@@ -164,7 +169,7 @@ class _Runs:
         self._last = ""
 
     def read(self, row: Row) -> Reading | None:
-        name = str(row.get(self._roles.run) or "")
+        name = _name(row.get(self._roles.run))
         if name != self._last:
             self._open[name] = self._open.pop(name) if name in self._open else _Rows(self._roles)
             self._last = name

@@ -40,6 +40,32 @@ def keras_history() -> Made:
     return holding(json.dumps(lists), "Keras history", [i + 1 for i in ONES], evaluation=3.25)
 
 
+def json_object() -> Made:
+    rows = [{"step": step, "loss": loss(i), "grad_norm": norm(i)} for i, step in enumerate(TENS)]
+    evaluations = [{"step": step, "val_loss": 3.25} for step in TENS]
+    document = {"config": {"layers": [{"width": 64}]}, "final_loss": 1.5, "val": evaluations, "metrics": rows}
+    return holding(json.dumps(document), "JSON object", TENS, norm=norm(0))
+
+
+def json_by_step() -> Made:
+    rows = {str(step): {"train": {"loss": loss(i), "lr": rate(i)}} for i, step in enumerate(TENS)}
+    return holding(json.dumps(rows, indent=1), "JSON object", TENS, rate=rate(0))
+
+
+def keras_console() -> Made:
+    """Version 3, as a terminal gets it; an epoch of 25 steps."""
+    lines = []
+    for i in ONES:
+        lines.append(f"Epoch {i + 1}/40\n")
+        for done in (1, 20, 25):
+            bar = f"\x1b[1m{done:2d}/25\x1b[0m \x1b[32m{'━' * done}\x1b[0m\x1b[37m{'━' * (25 - done)}\x1b[0m"
+            lines.append("\b" * 70 + f"\r{bar} 0s 3ms/step - accuracy: 0.1000 - loss: {30 - done:.4f}")
+        lines.append(
+            f"\b\r{bar} 1s 3ms/step - accuracy: 0.1 - loss: {loss(i)} - val_loss: 3.25 - learning_rate: {rate(i)}\n"
+        )
+    return holding("".join(lines), "Keras log", [25 * (i + 1) for i in ONES], rate=rate(0), evaluation=3.25)
+
+
 def spaced() -> Made:
     lines = ["# trained on one machine", "#", " step    train_loss   lr"]
     lines += [f"{i:5d}  {loss(i):10.4f} {rate(i)}" for i in ONES]

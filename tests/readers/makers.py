@@ -25,10 +25,20 @@ from tests.readers.made import (
     trainer_summary,
     wandb_export,
 )
-from tests.readers.made_more import composer, keras_history, litgpt, nanotron, spaced
+from tests.readers.made_more import (
+    composer,
+    json_by_step,
+    json_object,
+    keras_console,
+    keras_history,
+    litgpt,
+    nanotron,
+    spaced,
+)
 
 MAKERS: tuple[Callable[[], Made], ...] = (
     *(trainer_state, trainer_summary, preference, lightning, wandb_export, algoperf, nanogpt, modded_nanogpt, llmc),
     *(llmc_printed, megatron, torchtitan, olmo, llamafactory, json_lines, json_array, table, mlflow_metric),
     *(trainer_console, any_log, litgpt, nanotron, composer, keras_history, spaced),
+    *(json_object, json_by_step, keras_console),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,3 +108,11 @@ def test_of_a_file_with_one_run_it_is_the_verdict_that_replay_gives(maker: Calla
     found = list(verdicts(path))
     assert str(found[0]) == str(replay(path))
     assert (found[0].could_run, found[0].steps) == (replay(path).could_run, replay(path).steps)
+
+
+def test_a_run_whose_id_is_the_number_0_is_one() -> None:
+    rows = [{"run_id": run, "step": step, "loss": 3.0} for run in (0, 1) for step in (1, 2)]
+    nameless = [{"run_id": run, "step": 3, "loss": 3.0} for run in (None, "")]
+    text = "".join(json.dumps(row) + "\n" for row in [*rows, *nameless])
+    assert {name: [step for step, *_ in fed] for name, fed in told(text).items()} == {"0": [1, 2], "1": [1, 2]}
+    assert read(text).recording.run.name == "0"

@@ -7,6 +7,8 @@ from stabmon.readers.formats.composer import COMPOSER
 from stabmon.readers.formats.csv import CSV
 from stabmon.readers.formats.json_array import JSON_ARRAY
 from stabmon.readers.formats.json_lines import JSON_LINES
+from stabmon.readers.formats.json_object import JSON_OBJECT
+from stabmon.readers.formats.keras_console import KERAS_CONSOLE
 from stabmon.readers.formats.keras_history import KERAS_HISTORY
 from stabmon.readers.formats.lightning import LIGHTNING
 from stabmon.readers.formats.litgpt import LITGPT
@@ -28,6 +30,7 @@ FORMATS: tuple[Format, ...] = (
     JSON_ARRAY,
     KERAS_HISTORY,
     LLAMAFACTORY,
+    JSON_OBJECT,
     JSON_LINES,
     WANDB_EXPORT,
     ALGOPERF,
@@ -43,6 +46,7 @@ FORMATS: tuple[Format, ...] = (
     OLMO,
     COMPOSER,
     TRAINER_CONSOLE,
+    KERAS_CONSOLE,
     CSV,
     ANY_LOG,
 )
