@@ -122,7 +122,7 @@ DELAYED = _many(
 HEALTHY = _many(
     "healthy",
     (
-        _of("text", _PRE, "text", 1e-3, steps=600, **_DEEP),
+        _of("text", _PRE, "text", 1e-3, steps=400, **_DEEP),
         _of("text-hot", _PRE, "text", 1e-2, steps=400, **_STANDARD),
         _of("text-adamw", Shape("pre", init="gpt2"), "text", 2e-3, optimizer="adamw", **_STANDARD),
         _of("text-sgd", _PRE, "text", 0.1, optimizer="sgd"),
@@ -130,9 +130,9 @@ HEALTHY = _many(
         _of("text-deepnorm", Shape("deepnorm", layers=8), "text", 1e-3, **_STANDARD),
         _of("text-peri", Shape("peri"), "text", 2e-3, **_DEEP),
         _of("text-scaled", Shape("scaled"), "text", 2e-3, **_STANDARD),
-        _of("text-qk-norm", Shape("pre", qk_norm=True), "text", 3e-3, steps=500, **_DEEP),
+        _of("text-qk-norm", Shape("pre", qk_norm=True), "text", 3e-3, steps=400, **_DEEP),
         _of("markov", _PRE, "markov", 3e-3, steps=400, **_DEEP),
-        _of("markov-plain", _PRE, "markov", 1e-3, steps=600),
+        _of("markov-plain", _PRE, "markov", 1e-3, steps=400),
         _of("markov-warm-hot", _PRE, "markov", 1e-2, warmup=100, steps=400),
         _of("markov-wide", Shape("pre", layers=4, width=128), "markov", 1e-3, **_DEEP),
         _of("markov-peri", Shape("peri", layers=8), "markov", 1e-3, steps=400),
@@ -185,18 +185,13 @@ BLOW_UP = _many(
 )
 
 _SHARP: dict[str, Any] = {"level": "deep", "steps": 400}
-_SHARP_LONG: dict[str, Any] = {"level": "deep", "steps": 500}
-_SHARP_SLOW: dict[str, Any] = {"level": "deep", "steps": 600}
 
 ATTENTION = _many(
     "attention",
     (
         _of("markov-fast", _PRE, "markov", 1e-3, fault=Sharper(150, 1.03), control="healthy-markov-plain", **_SHARP),
-        _of(
-            "markov-slow", _PRE, "markov", 1e-3, fault=Sharper(100, 1.01), control="healthy-markov-plain", **_SHARP_SLOW
-        ),
-        _of("text-fast", _PRE, "text", 1e-3, fault=Sharper(100, 1.03), control="healthy-text", **_SHARP_LONG),
-        _of("text-slow", _PRE, "text", 1e-3, fault=Sharper(100, 1.01), control="healthy-text", **_SHARP_SLOW),
+        _of("markov-slow", _PRE, "markov", 1e-3, fault=Sharper(100, 1.02), control="healthy-markov-plain", **_SHARP),
+        _of("text-fast", _PRE, "text", 1e-3, fault=Sharper(100, 1.03), control="healthy-text", **_SHARP),
         _of(
             "copy",
             Shape("pre", layers=4),
@@ -204,7 +199,7 @@ ATTENTION = _many(
             3e-3,
             fault=Sharper(250, 1.03),
             control="abrupt-copy-hot",
-            **_SHARP_LONG,
+            **_SHARP,
         ),
         _of(
             "text-qk-norm",
@@ -213,7 +208,7 @@ ATTENTION = _many(
             3e-3,
             fault=Sharper(100, 1.03),
             control="healthy-text-qk-norm",
-            **_SHARP_LONG,
+            **_SHARP,
         ),
         _of(
             "markov-peri",
