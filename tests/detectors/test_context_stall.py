@@ -438,8 +438,8 @@ def test_a_share_that_came_back_and_a_loss_that_did_not_follow_is_a_plateau_that
     assert told([warning, critical]) == [(back + 150, "warning"), (back + 300, "critical")]
     assert warning.action == (
         f"has not left its plateau: tokens get different answers again since step {back}, and its loss is still that "
-        f"of the frequencies of its targets. Restart with lr <= 3e-4 or warm-up; {back + 150} steps are lost, and so is "
-        "every further one"
+        f"of the frequencies of its targets. Restart with lr <= 3e-4 or warm-up; {back + 150} steps are lost, and so "
+        "is every further one"
     )
 
 
