@@ -46,7 +46,7 @@ class ContextStall:
     def __init__(self) -> None:
         self._trained, self._probed = Share(), Share()
         self._task, self._depth, self._rate, self._by_loss = Task(), Depth(), Rate(), ByLoss()
-        self._noisy = self._floored = self._collapsed = False
+        self._noisy = self._floored = self._collapsed = self._back = False
         self._step = 0
         self._since: int | None = None
         self._sank: int | None = None
@@ -63,8 +63,7 @@ class ContextStall:
         """float32[1]: it judges the whole model."""
         if self._read(snapshot):
             self._judge()
-            came_back = self._collapsed and self._share.last > thresholds.RECOVERED
-            self._by_loss.see(self._task, came_back, self._step)
+            self._by_loss.see(self._task, self._came_back(), self._step)
         return np.array([self._score()] * snapshot.layout.slots("context_share").size, np.float32)
 
     def explain(self, site: int) -> Finding:
@@ -77,6 +76,14 @@ class ContextStall:
             found.append(self._by_loss.finding(self._task, self._rate.top))
         assert found, "asked without an alert"
         return max(found, key=lambda one: SEVERITIES.index(one.severity))
+
+    def _came_back(self) -> bool:
+        """Whether the share has been back since its collapse. Single steps under it are no other collapse."""
+        if self._verdict and self._over.since is None:
+            self._back = False
+        elif self._collapsed and self._share.last > thresholds.RECOVERED:
+            self._back = True
+        return self._back
 
     def _score(self) -> float:
         if self._step < thresholds.FIRST_STEP or not self._share.logs:

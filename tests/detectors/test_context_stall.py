@@ -457,3 +457,10 @@ def test_the_probe_under_1e_8_for_ten_steps_is_critical_though_batches_hold_the_
     probed = along({1: 0.9, 4: 8.6e-4, 6: 7.8e-6, 10: 9.8e-8, 15: 1.7e-8, 19: 8.8e-9, 29: 6e-9, 400: 6e-9})
     assert said(a_run(trained, probe_context_share=probed)) == [(11, "warning"), (30, "critical")]
     assert said(a_run(trained, probe_context_share=probed * 10)) == [(11, "warning")]
+
+
+def test_single_steps_at_which_all_tokens_are_alike_again_are_no_other_collapse() -> None:
+    """Real text, GPT-2's initialisation at lr 5e-3: s is 1e-12 in one step, and over .01 in the next."""
+    share = along({1: 0.44, 4: 1.4e-3, 10: 4e-5, 20: 1.8e-5, 36: 9e-4, 37: 2e-3, 60: 0.15, 400: 0.01})
+    share[[99, 149]] = 1e-12
+    assert said(a_run(share)) == [(187, "warning"), (337, "critical")]
