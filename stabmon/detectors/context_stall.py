@@ -24,7 +24,7 @@ class ContextStall:
     the most steps it can take, when it resolves. Of one that is shallow or slow it tells (info): most end by
     themselves. Silent where there is nothing to learn; warns at most where that is unknown. Whatever the share: warns
     of a run that has been back at the unigram loss for 20 steps, and is critical after 60; and of one that is still
-    there 150 steps after its share came back, critical after 300.
+    there 150 steps after its share came back, critical after 300: 10 and 20 if its lowest block gets no gradient.
 
     Score: ln s / ln 1e-4, so 1 at s = 1e-4 and 2 at 1e-8.
     """
@@ -63,7 +63,7 @@ class ContextStall:
         """float32[1]: it judges the whole model."""
         if self._read(snapshot):
             self._judge()
-            self._by_loss.see(self._task, self._came_back(), self._step)
+            self._by_loss.see(self._task, self._depth, self._came_back(), self._step)
         return np.array([self._score()] * snapshot.layout.slots("context_share").size, np.float32)
 
     def explain(self, site: int) -> Finding:
@@ -73,7 +73,7 @@ class ContextStall:
             stall = Stall(self._verdict, self._since, self._step, self._share.last, self._slope, self._floored)
             found.append(finding(stall, self._task, self._depth, self._rate))
         if self._by_loss.severity:
-            found.append(self._by_loss.finding(self._task, self._rate.top))
+            found.append(self._by_loss.finding(self._task, self._depth, self._rate.top))
         assert found, "asked without an alert"
         return max(found, key=lambda one: SEVERITIES.index(one.severity))
 

@@ -8,7 +8,8 @@ from math import isfinite
 from typing import Literal
 
 from stabmon.detectors import words
-from stabmon.detectors.stall_readings import Spell, Task
+from stabmon.detectors.stall_finding import restart, roll_back
+from stabmon.detectors.stall_readings import Depth, Spell, Task
 from stabmon.detectors.thresholds import stall as thresholds
 from stabmon.records import Finding, Severity
 
@@ -19,15 +20,16 @@ class ByLoss:
     """Told by the loss against the unigram loss alone."""
 
     def __init__(self) -> None:
-        self._relapse, self._idle = Spell(), Spell()
-        self._learnt_until = 0
+        self._relapse, self._idle, self._starved = Spell(), Spell(), Spell()
+        self._learnt_until = self._readings = 0
         self._step = 0
 
-    def see(self, task: Task, came_back: bool, step: int) -> None:
+    def see(self, task: Task, depth: Depth, came_back: bool, step: int) -> None:
         """At every reading. `came_back`: tokens had got the same answer, and do so no more."""
-        self._step = step
+        self._step, self._readings = step, depth.starved
         self._relapse.see(task.unlearnt, step)
         self._idle.see(came_back and task.idle, step)
+        self._starved.see(self._idle.since is not None and depth.starved > 0, step)
         if self._relapse.since == step:
             self._learnt_until = task.learnt_until
 
@@ -43,17 +45,27 @@ class ByLoss:
             return "relapse", "critical"
         if self._relapse.lasts(thresholds.RELAPSE_STEPS, self._step):
             return "relapse", "warning"
-        if self._idle.lasts(thresholds.IDLE_LONG, self._step):
+        if self._idles(thresholds.IDLE_LONG, thresholds.STARVED_LONG):
             return "idle", "critical"
-        return ("idle", "warning") if self._idle.lasts(thresholds.IDLE_STEPS, self._step) else None
+        return ("idle", "warning") if self._idles(thresholds.IDLE_STEPS, thresholds.STARVED_STEPS) else None
 
-    def finding(self, task: Task, rate: float) -> Finding:
+    def _idles(self, steps: int, starved: int) -> bool:
+        """Whether for so many steps, or for fewer if its lower layers have no gradient by which to end it."""
+        if self._readings < thresholds.STARVED_READINGS:
+            return self._idle.lasts(steps, self._step)
+        return self._idle.lasts(steps, self._step) or self._starved.lasts(starved, self._step)
+
+    def finding(self, task: Task, depth: Depth, rate: float) -> Finding:
         """What it is, since when, and what to do; `rate` is the learning rate."""
         assert self._found is not None, "asked without an alert"
         kind, severity = self._found
-        return self._relapsed(severity, task, rate) if kind == "relapse" else self._idles(severity, task, rate)
+        return (
+            self._relapsed(severity, task, depth, rate)
+            if kind == "relapse"
+            else self._stays(severity, task, depth, rate)
+        )
 
-    def _relapsed(self, severity: Severity, task: Task, rate: float) -> Finding:
+    def _relapsed(self, severity: Severity, task: Task, depth: Depth, rate: float) -> Finding:
         last, lost = self._learnt_until, self._step - self._learnt_until
         return Finding(
             severity=severity,
@@ -62,17 +74,13 @@ class ByLoss:
             "further one",
             cause=f"Updates were too large: the loss had been {-task.best:.2g} nats under the unigram loss, and is "
             f"{task.excess:+.2f} from it.",
-            remedies=(
-                f"Roll back to a checkpoint of step {last} or before, and go on with {words.slower(rate, 3)}.",
-                f"Look at what came at step {last}: a raised learning rate, a batch, a norm input that grew.",
-                "Clip gradients at 1, or lower Adam's beta2 to .95.",
-            ),
-            evidence=_evidence(task, rate),
+            remedies=roll_back(last + 1, rate),
+            evidence=_evidence(task, depth, rate),
             since=last + 1,
             ruled_out=(f"a spike that heals by itself: it has lasted {lost} steps",),
         )
 
-    def _idles(self, severity: Severity, task: Task, rate: float) -> Finding:
+    def _stays(self, severity: Severity, task: Task, depth: Depth, rate: float) -> Finding:
         since = self._idle.since or self._step
         return Finding(
             severity=severity,
@@ -80,13 +88,10 @@ class ByLoss:
             f"still that of the frequencies of its targets. Restart with {words.slower(rate, 3)} or warm-up; "
             f"{self._step} steps are lost, and so is every further one",
             cause="Updates are so large that they undo what others learn: what tells the positions apart came back, "
-            f"and tells nothing of the targets (the loss is {task.excess:+.2f} from the unigram loss).",
-            remedies=(
-                f"Restart with {words.slower(rate, 3)}, or with a warm-up of 300 steps or more.",
-                f"Without a restart: cut the learning rate x10 at once, to {words.slower(rate, 10)}.",
-                "Use Pre-LN, or DeepNorm's initialisation and residual scale.",
-            ),
-            evidence=_evidence(task, rate),
+            f"and tells nothing of the targets (the loss is {task.excess:+.2f} from the unigram loss)"
+            f"{self._hunger(depth)}.",
+            remedies=restart(rate),
+            evidence=_evidence(task, depth, rate),
             since=since,
             ruled_out=(
                 f"a plateau that ends: the loss has not followed in {self._step - since} steps",
@@ -94,7 +99,18 @@ class ByLoss:
             ),
         )
 
+    def _hunger(self, depth: Depth) -> str:
+        if self._starved.since is None:
+            return ""
+        return f"; the lowest block gets {depth.ratio:.1%} of the highest's gradient, too little to learn by"
 
-def _evidence(task: Task, rate: float) -> dict[str, float]:
-    values = {**task.losses, "loss_above_unigram": task.excess, "bigram_gap": task.gap, "learning_rate": rate}
+
+def _evidence(task: Task, depth: Depth, rate: float) -> dict[str, float]:
+    values = {
+        **task.losses,
+        "loss_above_unigram": task.excess,
+        "bigram_gap": task.gap,
+        "lower_upper_grad_ratio": depth.ratio,
+        "learning_rate": rate,
+    }
     return {name: value for name, value in values.items() if isfinite(value)}

@@ -122,17 +122,25 @@ def _remedies(stall: Stall, task: Task, rate: Rate) -> tuple[str, ...]:
             "Let it run: you are told as soon as it grows back, or goes too deep to.",
             "A higher learning rate makes it worse, a warm-up or a lower one shortens the next one.",
         )
-    slower = words.slower(rate.top, 3)
-    if task.fell_back:
-        return (
-            f"Roll back to a checkpoint before step {stall.since}, and go on with {slower}.",
-            "Look at what came just before: a raised learning rate, a batch, a norm input that grew.",
-            "Clip gradients at 1, or lower Adam's beta2 to .95.",
-        )
+    return roll_back(stall.since, rate.top) if task.fell_back else restart(rate.top)
+
+
+def roll_back(since: int, rate: float) -> tuple[str, ...]:
+    """What to do about a run that lost what it had learnt at that step, and learning rate."""
     return (
-        f"Restart with {slower}, or with a warm-up of 300 steps or more: nothing was learnt that would be lost.",
-        f"Without a restart: cut the learning rate x10 at once, to {words.slower(rate.top, 10)}. Cut at step 5 such a "
-        "run left its plateau at step 360, cut at step 30 only at 920.",
+        f"Roll back to a checkpoint before step {since}, and go on with {words.slower(rate, 3)}.",
+        "Look at what came just before: a raised learning rate, a batch, a norm input that grew.",
+        "Clip gradients at 1, or lower Adam's beta2 to .95.",
+    )
+
+
+def restart(rate: float) -> tuple[str, ...]:
+    """What to do about a run that never learnt anything, at that learning rate."""
+    return (
+        f"Restart with {words.slower(rate, 3)}, or with a warm-up of 300 steps or more: nothing was learnt that would "
+        "be lost.",
+        f"Without a restart: cut the learning rate x10 at once, to {words.slower(rate, 10)}. Cut at step 5 such a run "
+        "left its plateau at step 360, cut at step 30 only at 920.",
         "Use Pre-LN, or DeepNorm's initialisation and residual scale.",
     )
 

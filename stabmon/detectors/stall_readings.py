@@ -172,6 +172,8 @@ class Depth:
     def __init__(self) -> None:
         self.similarity = float("nan")
         self.ratio = float("nan")
+        self.starved = 0
+        """Readings in a row in which the lowest block got next to no gradient."""
         self.site: Site | None = None
 
     def read(self, snapshot: Snapshot) -> None:
@@ -192,6 +194,7 @@ class Depth:
         low, high = float(norms[blocks[0]]), float(norms[blocks[-1]])
         if np.isfinite(low) and np.isfinite(high) and high > 0:
             self.ratio = low / high
+            self.starved = self.starved + 1 if self.ratio < thresholds.STARVED else 0
 
     def agrees(self, noisy: bool) -> bool:
         """Whether neither reading speaks against a collapse; under dropout noise tokens differ all the same."""

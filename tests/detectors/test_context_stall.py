@@ -464,3 +464,19 @@ def test_single_steps_at_which_all_tokens_are_alike_again_are_no_other_collapse(
     share = along({1: 0.44, 4: 1.4e-3, 10: 4e-5, 20: 1.8e-5, 36: 9e-4, 37: 2e-3, 60: 0.15, 400: 0.01})
     share[[99, 149]] = 1e-12
     assert said(a_run(share)) == [(187, "warning"), (337, "critical")]
+
+
+def test_a_share_that_came_back_over_layers_without_a_gradient_is_told_at_once() -> None:
+    """Real text, Post-LN at lr 4e-3: from step 80 on the lowest block gets .001 of the highest's gradient. A warning
+    at the second such reading, critical at the third; not if every other one is as it should be.
+    """
+    share = along({1: 0.44, 4: 1.4e-3, 10: 4e-5, 20: 1.8e-5, 29: 1.8e-4, 44: 0.017, 60: 0.15, 400: 0.01})
+    grads = np.full((400, 8), NAN)
+    grads[9::10] = 1.0
+    grads[79::10, 0] = 1e-6  # squares
+    warning, critical = alerts_of(ContextStall(), a_run(share, grad_sq=grads))
+    assert told([warning, critical]) == [(90, "warning"), (100, "critical")]
+    assert critical.evidence["lower_upper_grad_ratio"] == pytest.approx(1e-3)
+    assert "the lowest block gets 0.1% of the highest's gradient" in critical.cause
+    grads[89::20] = 1.0
+    assert said(a_run(share, grad_sq=grads)) == [(185, "warning"), (335, "critical")]

@@ -1,11 +1,13 @@
-"""Stabmon at a rule's own recall. A rule that speaks of a third of the failures is not to be compared with all that
-stabmon says: of its alerts only the strongest are taken, as many as speak of no fewer failures than the rule does.
+"""Stabmon at no lower recall than a rule. A rule that speaks of a third of the failures is not to be compared with all
+that stabmon says: of its alerts only the strong are taken. Cut at every strength they make a curve, and a rule is
+beaten where one point of that curve is better than it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -17,12 +19,14 @@ from stabmon.records import SEVERITIES
 
 Strength = tuple[int, float]
 """Of an alert as it was told: its severity, and among equals its score."""
-CRITICAL = SEVERITIES.index("critical")
+WARNING, CRITICAL = SEVERITIES.index("warning"), SEVERITIES.index("critical")
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """One rule, and stabmon at no lower recall, or at the highest that it has."""
+    """One rule, and stabmon at no lower recall, or at the highest that it has: where it is soonest, of the points at
+    which it is no less precise; if there is none, where it is as strict as that recall allows.
+    """
 
     recall: Share
     precision: Share
@@ -55,23 +59,40 @@ def beside(runs: Sequence[Graded]) -> Mapping[str, Beside]:
 
 
 def _beside(name: str, runs: Sequence[Graded], recall: Share, precision: Share) -> Beside:
+    theirs = {run.name: step for run in runs if (step := spoke_first(run, name)) is not None}
+    curve = [_point(theirs, runs, recall, precision, line) for line in _lines(runs, recall.hits)]
+    precise = [point for point in curve if point.ours_precision.value >= precision.value]
+    return max(precise, key=_sooner_then_surer) if precise else curve[0]
+
+
+def _sooner_then_surer(point: Beside) -> tuple[float, float]:
+    return (point.median if point.sooner else -inf, point.ours_precision.value)
+
+
+def _point(
+    theirs: Mapping[str, int], runs: Sequence[Graded], recall: Share, precision: Share, line: Strength
+) -> Beside:
     failed = [run for run in runs if run.outcome.label in FAILURES]
-    line = _line(failed, recall.hits)
     spoke = {run.name: step for run in failed if (step := _first(run, line)) is not None}
     wrong = sum(_wrong(run, line) for run in runs if run.outcome.label not in FAILURES)
-    theirs = {run.name: spoke_first(run, name) for run in failed}
-    sooner = [step - ours for run, ours in spoke.items() if (step := theirs[run]) is not None]
+    sooner = [theirs[run] - ours for run, ours in spoke.items() if run in theirs]
     return Beside(recall, precision, Share(len(spoke), len(failed)), Share(len(spoke), len(spoke) + wrong), sooner)
 
 
-def _line(failed: Sequence[Graded], wanted: int) -> Strength:
-    """The strength from which on alerts speak of so many failures."""
-    strongest = sorted((max(found) for run in failed if (found := [s for _, s in _right(run)])), reverse=True)
-    return strongest[min(wanted, len(strongest)) - 1] if strongest else (CRITICAL + 1, 0.0)
+def _lines(runs: Sequence[Graded], wanted: int) -> Sequence[Strength]:
+    """Every strength from which on alerts speak of so many failures, the highest first."""
+    told = [found for run in runs if run.outcome.label in FAILURES if (found := [s for _, s in _right(run)])]
+    strongest = sorted((max(found) for found in told), reverse=True)
+    if not strongest:
+        return [(CRITICAL + 1, 0.0)]
+    least = strongest[min(wanted, len(strongest)) - 1]
+    return sorted({strength for found in told for strength in found if strength <= least}, reverse=True)
 
 
 def _told(run: Graded) -> Iterator[tuple[int, Strength]]:
-    return ((step, (rank, score)) for spoken in run.judged.spoken for step, rank, score in spoken.told)
+    """An info is no alarm."""
+    told = (one for spoken in run.judged.spoken for one in spoken.told)
+    return ((step, (rank, score)) for step, rank, score in told if rank >= WARNING)
 
 
 def _right(run: Graded) -> Iterator[tuple[int, Strength]]:

@@ -153,12 +153,13 @@ def _beside(runs: Sequence[Graded]) -> Grid:
         for name, row in beside(runs).items()
     ]
     note = (
-        "Of stabmon's alerts, by severity and then by score, only the strongest are taken: as many as speak of no "
-        "fewer failures than the rule. Sooner: median steps by which they come before the rule, on the failed runs "
-        "of which both speak. Beaten: no lower recall and precision and not later, and one of the latter two better."
+        "Of stabmon's warnings and criticals only those of some strength (severity, then score) or more are taken: the "
+        "soonest that speak of no fewer failures than the rule and are no less precise. Sooner: median steps by which "
+        "they come before the rule, on the failed runs of which both speak. Beaten: no lower recall and precision and "
+        "not later, and one of the latter two better."
     )
     columns = ("rule", "recall", "ours", "precision", "ours", "sooner", "beaten")
-    return Grid("At each rule's own recall", columns, rows, note)
+    return Grid("At no lower recall and precision", columns, rows, note)
 
 
 def _leads(runs: Sequence[Graded]) -> Grid:

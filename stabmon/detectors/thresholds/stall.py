@@ -77,6 +77,15 @@ IDLE_LONG = 300
 """Steps after s came back over RECOVERED in which the loss has not followed. Live: of 11 plateaus that ended the loss
 followed 25 to 117 steps after; of 4 stalls at hot learning rates s came back at step 37 to 235 and was .005 to .2 to
 the end, at the unigram loss."""
+STARVED = 0.02
+STARVED_READINGS = 2
+"""The lowest block's gradient over the highest's, so low in so many readings in a row: nothing below can learn. Live:
+of 40 plateaus that ended, and had a share over RECOVERED again, the lowest ratio was .09, but for one reading; at hot
+learning rates it was .001 and less."""
+STARVED_STEPS = 10
+STARVED_LONG = 20
+"""Steps of that with no better loss: warned of, and critical. Live: 10 steps came in 9 of 25 stalls whose share had
+come back, and in none of the plateaus that ended."""
 
 CUT = 2.0
 """The learning rate is cut where it falls by this factor or more from one step to the next: a hand, or a schedule's

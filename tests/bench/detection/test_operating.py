@@ -50,13 +50,26 @@ RUNS = [
 ]
 
 
-def test_as_many_alerts_are_taken_as_speak_of_no_fewer_failures_than_the_rule() -> None:
-    """Two of four: criticals from a score of 2 on, so that the warning of run b at step 30 does not count."""
+def test_the_soonest_of_the_strengths_that_are_precise_enough_is_taken() -> None:
+    """Two of four. Criticals alone come 7.5 steps sooner; with the warning of run b at step 30, as precise, 20."""
     found = beside(RUNS)[FEW]
     assert (found.recall, found.precision) == (Share(2, 4), Share(2, 3))
     assert (found.ours_recall, found.ours_precision) == (Share(2, 4), Share(2, 2))
-    assert (sorted(found.sooner), found.median) == ([5, 10], 7.5)
+    assert (sorted(found.sooner), found.median) == ([10, 30], 20)
     assert found.beaten
+
+
+@pytest.mark.parametrize(("false", "sooner", "beaten"), [(2.5, 0, False), (1.5, 20, True)])
+def test_weak_warnings_are_no_use_where_the_rule_is_more_precise(false: float, sooner: int, beaten: bool) -> None:
+    """Down to a score of 2 they come 20 steps before the critical, and also, or not, where nothing is wrong."""
+    fails = run("fails", "BLOW-UP", (60, CRITICAL, 1.0), (40, WARNING, 2.0), few=[60])
+    found = beside([fails, run("well", "HEALTHY", (20, WARNING, false))])[FEW]
+    assert (found.ours_precision, found.median, found.beaten) == (Share(1, 1), sooner, beaten)
+
+
+def test_an_info_is_no_alarm() -> None:
+    found = beside([run("fails", "BLOW-UP", (30, INFO, 9.0), few=[60])])[FEW]
+    assert (found.ours_recall, found.beaten) == (Share(0, 1), False)
 
 
 def test_at_a_recall_that_stabmon_does_not_have_its_highest_is_shown_and_no_rule_is_beaten() -> None:
@@ -79,7 +92,9 @@ def test_at_equal_precision_the_sooner_one_wins(at: int, score: float, beaten: b
 
 
 def test_the_target_names_the_rules_that_are_not_beaten() -> None:
-    (target,) = (target for target in targets(RUNS) if target.what.startswith("the same at each rule's own recall"))
+    (target,) = (
+        target for target in targets(RUNS) if target.what.startswith("the same by the warnings of some strength")
+    )
     assert (target.value, list(target.missed)) == (0.5, [ALL])
 
 
