@@ -58,7 +58,7 @@ def said(snapshots: list[Snapshot]) -> list[tuple[int, str]]:
 
 def test_the_measured_stall_is_warned_of_when_s_falls_under_2e_6_and_called_critical_within_80_steps() -> None:
     alerts = alerts_of(ContextStall(), a_run(along(POST_LN)))
-    assert told(alerts) == [(24, "warning"), (91, "critical")]
+    assert told(alerts) == [(24, "warning"), (86, "critical")]
     assert [a.since for a in alerts] == [11, 11]
 
 
@@ -111,7 +111,7 @@ def test_a_run_that_learns_is_silent_whatever_its_share() -> None:
 
 def test_a_run_from_pretrained_weights_is_not_taken_for_one_that_does_not_begin_to_learn() -> None:
     started = np.full(400, 3.1)
-    assert said(a_run(along(POST_LN), loss=started)) == [(24, "warning"), (91, "critical")]
+    assert said(a_run(along(POST_LN), loss=started)) == [(24, "warning"), (86, "critical")]
     assert said(a_run(along(POST_LN), loss=started, pretrained=np.ones(400))) == []
 
 
@@ -227,7 +227,7 @@ def test_targets_that_nothing_tells_of_are_warned_of_and_told_apart_from_none() 
 def test_classes_that_their_mean_inputs_tell_of_are_called_critical_as_text_is(every: int) -> None:
     mean = np.where(np.arange(400) % every == 0, 1.1, NAN)
     alerts = alerts_of(ContextStall(), a_run(along(POST_LN), bigram_loss=np.full(400, NAN), class_mean_loss=mean))
-    assert told(alerts) == [(24, "warning"), (91, "critical")]
+    assert told(alerts) == [(24, "warning"), (86, "critical")]
     critical = alerts[1]
     assert "the mean input of each class alone is worth 2.00 nats" in critical.cause
     assert critical.ruled_out[0] == "nothing to learn: the mean input of each class is worth 2.00 nats"
@@ -298,9 +298,9 @@ def test_a_cut_that_does_not_help_is_critical_again_after_sixty_times_ten_steps(
 def test_a_warm_up_and_a_decay_are_no_cuts() -> None:
     t = np.arange(1, 401)
     cosine = 1e-3 * (1 + np.cos(np.pi * t / 405)) / 2
-    assert said(a_run(along(POST_LN), learning_rate=cosine)) == [(24, "warning"), (91, "critical")]
+    assert said(a_run(along(POST_LN), learning_rate=cosine)) == [(24, "warning"), (86, "critical")]
     rate = np.where(t < 300, 1e-3 * t / 300, 1e-3 * (1 - (t - 300) / 250))
-    assert said(a_run(along(POST_LN), learning_rate=rate)) == [(24, "warning"), (91, "critical")]
+    assert said(a_run(along(POST_LN), learning_rate=rate)) == [(24, "warning"), (86, "critical")]
 
 
 def test_where_dropout_holds_the_training_share_up_the_probe_tells() -> None:

@@ -40,10 +40,11 @@ DEEP_STEPS = 10
 7.9e-7, and at 1.7e-7 of 12 layers that sank slowly; a stall whose training share was under LOST for 25 steps only had
 it at 1.5e-9."""
 LOW = 1e-6
-FALLING = -0.01
-LOW_STEPS = 60
+FALLING = -0.0075
+LOW_STEPS = 55
 """Or, of one that sank soon, under this and falling by so much for so long. Live: on Markov data a stall may stay over
-1e-7 for 150 steps, but falls by .02 a step; a run at lr 7e-4 that turned had fallen under 1e-6 for 45 steps."""
+1e-7 for 150 steps, but falls by .008 to .02 a step; a run at lr 7e-4 that turned had fallen by .01 under 1e-6 for 45
+steps, one at 2e-3 by .0075 for 34."""
 DOUBTED_STEPS = 25
 """Where a reading speaks against a collapse, a warning waits so long. Live: Pre-LN at lr 1e-2 dips for 15 steps."""
 
