@@ -12,7 +12,7 @@ import numpy as np
 
 from stabmon.catalog import Array
 from stabmon.detectors.stall_by_loss import ByLoss
-from stabmon.detectors.stall_finding import Stall, Verdict, finding
+from stabmon.detectors.stall_finding import FOR_GOOD, Stall, Verdict, finding
 from stabmon.detectors.stall_readings import SHARE_FLOOR, Depth, Rate, Share, Spell, Task
 from stabmon.detectors.thresholds import stall as thresholds
 from stabmon.records import SEVERITIES, Finding, Snapshot
@@ -25,6 +25,7 @@ class ContextStall:
     themselves. Silent where there is nothing to learn; warns at most where that is unknown. Whatever the share: warns
     of a run that has been back at the unigram loss for 20 steps, and is critical after 60; and of one that is still
     there 150 steps after its share came back, critical after 300: 10 and 20 if its lowest block gets no gradient.
+    Critical too, whatever the share does, where in Post-LN the last block's output is soon ten times the stream's.
 
     Score: ln s / ln 1e-4, so 1 at s = 1e-4 and 2 at 1e-8.
     """
@@ -41,13 +42,17 @@ class ContextStall:
         "learning_rate",
         "token_similarity",
         "grad_norm",
+        "norm_input_msq",
+        "final_norm_input_msq",
     )
 
     def __init__(self) -> None:
         self._trained, self._probed = Share(), Share()
         self._task, self._depth, self._rate, self._by_loss = Task(), Depth(), Rate(), ByLoss()
-        self._noisy = self._floored = self._collapsed = self._back = False
+        self._noisy = self._floored = self._back = self._filling = self._swamped = False
         self._step = 0
+        self._fell: int | None = None
+        """Step of the first collapse."""
         self._since: int | None = None
         self._sank: int | None = None
         self._slope = float("nan")
@@ -62,8 +67,9 @@ class ContextStall:
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]: it judges the whole model."""
         if self._read(snapshot):
+            self._see_swamped()
             self._judge()
-            self._by_loss.see(self._task, self._depth, self._came_back(), self._step)
+            self._by_loss.see(self._task, self._depth, self._came_back(), self._swamped, self._step)
         return np.array([self._score()] * snapshot.layout.slots("context_share").size, np.float32)
 
     def explain(self, site: int) -> Finding:
@@ -81,7 +87,7 @@ class ContextStall:
         """Whether the share has been back since its collapse. Single steps under it are no other collapse."""
         if self._verdict and self._over.since is None:
             self._back = False
-        elif self._collapsed and self._share.last > thresholds.RECOVERED:
+        elif self._fell is not None and self._share.last > thresholds.RECOVERED:
             self._back = True
         return self._back
 
@@ -100,7 +106,8 @@ class ContextStall:
         """Take the readings in; whether the share that is judged is among them."""
         trained, probed = snapshot.scalar("context_share"), snapshot.scalar("probe_context_share")
         if self._rate.read(snapshot):
-            self._verdict = "falling" if self._verdict == "lost" else self._verdict
+            self._verdict = "falling" if self._verdict in FOR_GOOD else self._verdict
+            self._filling = self._swamped = False
             self._start_spells()
             self._trained.restart()
             self._probed.restart()
@@ -126,7 +133,7 @@ class ContextStall:
         enter = thresholds.RECOVERED if self._task.fell_back else thresholds.COLLAPSED
         if self._since is None and share.below(enter):
             self._since = share.first_below(enter)
-            self._collapsed = True
+            self._fell = self._since if self._fell is None else self._fell
         limit = enter if self._verdict is None else thresholds.RECOVERED
         self._over.see(not share.last <= limit or self._task.quiet, self._step)
         if self._over.since is not None:
@@ -154,8 +161,10 @@ class ContextStall:
         """Of a share that has collapsed since that step."""
         old = self._verdict
         known = isfinite(self._task.worth)
-        if old == "lost" and known:
+        if old in FOR_GOOD and known:
             return old
+        if self._swamped and not self._task.fell_back:
+            return "swamped"
         if self._rising.since is not None:
             resolves = self._rising.lasts(thresholds.RISING_STEPS, self._step)
             return "rising" if resolves and self._share.last > thresholds.FORECAST else old
@@ -178,8 +187,22 @@ class ContextStall:
         return "frozen" if self._flat.lasts(thresholds.FLAT_STEPS, self._step) else "falling"
 
     def _is_deep(self, since: int) -> bool:
-        """Whether it sank soon, or deeper than any plateau that ends."""
-        return self._sank_soon(since) or self._share.below(thresholds.SLOW_LOST)
+        """Whether it sank soon, or deeper than any plateau that ends, or hardly anything of it gets through."""
+        return self._sank_soon(since) or self._filling or self._share.below(thresholds.SLOW_LOST)
 
     def _sank_soon(self, since: int) -> bool:
         return self._sank is not None and self._sank - since <= thresholds.SOON_STEPS
+
+    def _see_swamped(self) -> None:
+        """Once it is, a share that comes back changes nothing: only learning does, or another learning rate."""
+        if self._task.learns:
+            self._filling = self._swamped = False
+        if self._fell is None or self._rate.cut_at or not self._task.idle:
+            return
+        waited, stream = self._step - self._fell, self._depth.stream
+        self._filling |= waited <= thresholds.FILLING_SOON and stream.filling.lasts(
+            thresholds.FILLING_STEPS, self._step
+        )
+        self._swamped |= waited <= thresholds.SWAMPED_SOON and stream.swamped.lasts(
+            thresholds.SWAMPED_STEPS, self._step
+        )

@@ -22,11 +22,14 @@ class ByLoss:
     def __init__(self) -> None:
         self._relapse, self._idle, self._starved = Spell(), Spell(), Spell()
         self._learnt_until = self._readings = 0
+        self._swamped = False
         self._step = 0
 
-    def see(self, task: Task, depth: Depth, came_back: bool, step: int) -> None:
-        """At every reading. `came_back`: tokens had got the same answer, and do so no more."""
-        self._step, self._readings = step, depth.starved
+    def see(self, task: Task, depth: Depth, came_back: bool, swamped: bool, step: int) -> None:
+        """At every reading. `came_back`: tokens had got the same answer, and do so no more; `swamped`: that does not
+        help, since hardly anything of what tells them apart gets through the last norm.
+        """
+        self._step, self._readings, self._swamped = step, depth.starved, swamped
         self._relapse.see(task.unlearnt, step)
         self._idle.see(came_back and task.idle, step)
         self._starved.see(self._idle.since is not None and depth.starved > 0, step)
@@ -45,6 +48,8 @@ class ByLoss:
             return "relapse", "critical"
         if self._relapse.lasts(thresholds.RELAPSE_STEPS, self._step):
             return "relapse", "warning"
+        if self._idle.since is not None and self._swamped:
+            return "idle", "critical"
         if self._idles(thresholds.IDLE_LONG, thresholds.STARVED_LONG):
             return "idle", "critical"
         return ("idle", "warning") if self._idles(thresholds.IDLE_STEPS, thresholds.STARVED_STEPS) else None
@@ -94,10 +99,15 @@ class ByLoss:
             evidence=_evidence(task, depth, rate),
             since=since,
             ruled_out=(
-                f"a plateau that ends: the loss has not followed in {self._step - since} steps",
+                f"a plateau that ends: {self._why(depth)}",
                 f"nothing to learn: there are {task.worth:.2f} nats",
             ),
         )
+
+    def _why(self, depth: Depth) -> str:
+        if self._swamped:
+            return f"of the stream 1/{depth.stream.length:.0f} is left in what the last norm reads"
+        return f"the loss has not followed in {self._step - (self._idle.since or 0)} steps"
 
     def _hunger(self, depth: Depth) -> str:
         if self._starved.since is None:
@@ -111,6 +121,7 @@ def _evidence(task: Task, depth: Depth, rate: float) -> dict[str, float]:
         "loss_above_unigram": task.excess,
         "bigram_gap": task.gap,
         "lower_upper_grad_ratio": depth.ratio,
+        "final_norm_input_msq": depth.stream.length,
         "learning_rate": rate,
     }
     return {name: value for name, value in values.items() if isfinite(value)}

@@ -11,13 +11,17 @@ from stabmon.detectors.stall_readings import Depth, Rate, Task
 from stabmon.detectors.thresholds import stall as thresholds
 from stabmon.records import Finding, Severity
 
-Verdict = Literal["plateau", "falling", "frozen", "lost", "fell_back", "rising"]
+Verdict = Literal["plateau", "falling", "frozen", "lost", "swamped", "fell_back", "rising"]
+
+FOR_GOOD: tuple[Verdict, ...] = ("lost", "swamped")
+"""It will not resolve at this learning rate."""
 
 _SEVERITY: dict[Verdict, Severity] = {
     "plateau": "info",
     "falling": "warning",
     "frozen": "warning",
     "lost": "critical",
+    "swamped": "critical",
     "fell_back": "critical",
     "rising": "info",
 }
@@ -26,6 +30,7 @@ _TREND: dict[Verdict, str] = {
     "falling": "It is not growing back",
     "frozen": "It neither falls nor grows back",
     "lost": "It is too small to grow back at this learning rate",
+    "swamped": "Whether it grows or not, hardly anything of it gets through the last norm",
     "fell_back": "It is not growing back",
     "rising": "It is growing back",
 }
@@ -78,7 +83,7 @@ def _action(stall: Stall, task: Task, rate: Rate) -> str:
         same += ", no more and no less so"
     else:
         at = f"lr {words.rate(rate.top)}" if rate.top > 0 else "this learning rate"
-        start = f"will not learn at {at}" if stall.verdict == "lost" else "is not learning"
+        start = f"will not learn at {at}" if stall.verdict in FOR_GOOD else "is not learning"
     return f"{start}: {same}. Restart with {words.slower(rate.top, 3)} or warm-up; {cost}"
 
 
@@ -160,6 +165,7 @@ def _evidence(stall: Stall, task: Task, depth: Depth, rate: Rate) -> dict[str, f
         "class_mean_gap": float("nan") if isfinite(task.gap) else task.worth,
         "token_similarity": depth.similarity,
         "lower_upper_grad_ratio": depth.ratio,
+        "final_norm_input_msq": depth.stream.length,
         "learning_rate": rate.top,
     }
     return {name: value for name, value in values.items() if isfinite(value)}
@@ -178,6 +184,10 @@ def _ruled_out(stall: Stall, task: Task, depth: Depth) -> tuple[str, ...]:
         (
             not rising and stall.slope <= thresholds.RISING,
             f"a plateau that ends: the context share {_pace(stall.slope)}",
+        ),
+        (
+            stall.verdict == "swamped",
+            f"a plateau that ends: of the stream 1/{depth.stream.length:.0f} is left in what the last norm reads",
         ),
         (rising, f"a stall for good: the context share {_pace(stall.slope)}"),
         (stall.probed, "noise of dropout or rounding: the share is the probe's"),

@@ -166,6 +166,29 @@ class Task:
         return self.excess > -thresholds.KEPT and self.worth > thresholds.LEARNABLE and not self.quiet
 
 
+class Stream:
+    """Post-LN: whether the last norm reads next to nothing but what the last block adds. Its input is x + f, with a
+    stream x of mean square 1, of which 1 / n is left.
+    """
+
+    def __init__(self) -> None:
+        self.length = float("nan")
+        """n, the mean square of the last norm's input, where that norm comes after a sum."""
+        self._first = float("nan")
+        self.filling, self.swamped = Spell(), Spell()
+
+    def read(self, snapshot: Snapshot) -> None:
+        length = snapshot.scalar("final_norm_input_msq")
+        norms = snapshot.layout.sites_of("norm_input_msq")
+        if not isfinite(length) or not norms or norms[-1].placement != "post":
+            return
+        self.length = length
+        self._first = self._first if isfinite(self._first) else length
+        grown = length >= thresholds.SWAMPED_GROWN * self._first
+        self.filling.see(grown and length >= thresholds.FILLING, snapshot.step)
+        self.swamped.see(grown and length >= thresholds.SWAMPED, snapshot.step)
+
+
 class Depth:
     """What the layers say: last token similarity of every norm, and the lowest block's gradient over the highest's."""
 
@@ -174,9 +197,11 @@ class Depth:
         self.ratio = float("nan")
         self.starved = 0
         """Readings in a row in which the lowest block got next to no gradient."""
+        self.stream = Stream()
         self.site: Site | None = None
 
     def read(self, snapshot: Snapshot) -> None:
+        self.stream.read(snapshot)
         if not snapshot.layers_read:
             return
         alike = snapshot["token_similarity"]

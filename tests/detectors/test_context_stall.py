@@ -1,5 +1,7 @@
 """The stall's measured shapes, each with the steps at which it is spoken of."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -480,3 +482,44 @@ def test_a_share_that_came_back_over_layers_without_a_gradient_is_told_at_once()
     assert "the lowest block gets 0.1% of the highest's gradient" in critical.cause
     grads[89::20] = 1.0
     assert said(a_run(share, grad_sq=grads)) == [(185, "warning"), (335, "critical")]
+
+
+# The same network at lr 2e-3 on real text: a share that turns, and falls again after step 150.
+TURNS = along({1: 0.5, 13: 1e-4, 40: 8e-6, 60: 4e-6, 100: 6e-6, 150: 1e-4, 200: 1e-5, 400: 1e-7})
+# Mean square of its last norm's input.
+FILLS = along({1: 1.3, 10: 3.4, 20: 5.6, 40: 8.4, 60: 10.4, 80: 12, 100: 13.4, 400: 40})
+
+
+def swamped(share: Floats, length: Floats, placement: str = "post", **more: Floats) -> list[Snapshot]:
+    run = a_run(share, norm_input_msq=np.full((400, 8), 4.0), final_norm_input_msq=length, **more)
+    sites = tuple(replace(site, placement=placement) if site.role == "norm" else site for site in run[0].layout.sites)
+    layout = replace(run[0].layout, sites=sites)
+    return [replace(snapshot, layout=layout) for snapshot in run]
+
+
+def test_a_stream_swamped_by_the_last_block_soon_after_the_collapse_is_critical_though_the_share_turns() -> None:
+    """It is over 8 from step 38 on, and over 11 from step 67."""
+    warning, critical = alerts_of(ContextStall(), swamped(TURNS, FILLS))
+    assert told([warning, critical]) == [(48, "warning"), (88, "critical")]
+    assert critical.action.startswith("will not learn at lr 1e-3: every token gets the same answer since step 13.")
+    assert critical.evidence["final_norm_input_msq"] == pytest.approx(12.54, abs=0.01)
+    assert "a plateau that ends: of the stream 1/13 is left in what the last norm reads" in critical.ruled_out
+
+
+def test_a_stream_that_fills_slowly_or_is_not_summed_before_the_norm_leaves_the_verdict_to_the_share() -> None:
+    """As at lr 1.5e-3, where the share comes back for good: 8 from step 64 on, 11 from 114. DeepNorm's begins at 4."""
+    slowly = along({1: 1.3, 30: 5.3, 60: 7.8, 80: 8.9, 100: 10, 120: 11.5, 400: 40})
+    for run in (swamped(TURNS, slowly), swamped(TURNS, FILLS, "pre"), swamped(TURNS, FILLS + 2.7)):
+        assert said(run) == said(a_run(TURNS))
+
+
+def test_a_swamped_stream_is_critical_where_the_share_has_come_back_and_over_once_the_loss_follows() -> None:
+    """Real text at lr 4e-3."""
+    share = along({1: 0.44, 4: 1.4e-3, 10: 4e-5, 20: 1.8e-5, 29: 1.8e-4, 37: 1e-3, 60: 0.15, 400: 0.01})
+    length = along({1: 1.4, 10: 6, 20: 10.3, 30: 13.3, 400: 30})
+    warning, critical = alerts_of(ContextStall(), swamped(share, length))
+    assert told([warning, critical]) == [(26, "warning"), (43, "critical")]
+    assert critical.action.startswith("has not left its plateau")
+    assert "a plateau that ends: of the stream 1/14 is left in what the last norm reads" in critical.ruled_out
+    assert said(swamped(share, length, loss=learning_from(100)))[-1][1] == "cleared"
+    assert all(severity != "critical" for _, severity in said(swamped(share, length, loss=learning_from(20))))
