@@ -12,8 +12,10 @@ import numpy as np
 
 from stabmon.catalog import Array
 from stabmon.detectors.stall_by_loss import ByLoss
+from stabmon.detectors.stall_depth import Depth
 from stabmon.detectors.stall_finding import FOR_GOOD, Stall, Verdict, finding
-from stabmon.detectors.stall_readings import SHARE_FLOOR, Depth, Rate, Share, Spell, Task
+from stabmon.detectors.stall_readings import SHARE_FLOOR, Rate, Share, Spell
+from stabmon.detectors.stall_task import Task
 from stabmon.detectors.thresholds import stall as thresholds
 from stabmon.records import SEVERITIES, Finding, Snapshot
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stabmon.catalog import Array
 from stabmon.detectors.dead_layers_finding import Dead, finding
 from stabmon.detectors.slope import Floats
-from stabmon.detectors.stall_readings import Task
+from stabmon.detectors.stall_task import Task
 from stabmon.detectors.thresholds import dead_layers as thresholds
 from stabmon.detectors.thresholds.stall import RECOVERED
 from stabmon.records import Finding, Layout, Snapshot

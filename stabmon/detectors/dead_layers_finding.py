@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from stabmon.detectors.stall_readings import Task
+from stabmon.detectors.stall_task import Task
 from stabmon.detectors.thresholds import dead_layers as thresholds
 from stabmon.detectors.thresholds.stall import LEARNABLE, RECOVERED
 from stabmon.records import Finding

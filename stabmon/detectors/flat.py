@@ -11,7 +11,7 @@ import numpy as np
 from stabmon.catalog import Array
 from stabmon.detectors.level import log_loss, of_the_model
 from stabmon.detectors.slope import Floats
-from stabmon.detectors.stall_readings import Task
+from stabmon.detectors.stall_task import Task
 from stabmon.detectors.thresholds import loss as thresholds
 from stabmon.records import Finding, Severity, Snapshot
 

@@ -8,8 +8,10 @@ from math import isfinite
 from typing import Literal
 
 from stabmon.detectors import words
+from stabmon.detectors.stall_depth import Depth
 from stabmon.detectors.stall_finding import restart, roll_back
-from stabmon.detectors.stall_readings import Depth, Spell, Task
+from stabmon.detectors.stall_readings import Spell
+from stabmon.detectors.stall_task import Task
 from stabmon.detectors.thresholds import stall as thresholds
 from stabmon.records import Finding, Severity
 

@@ -7,7 +7,9 @@ from math import expm1, isfinite, log
 from typing import Literal
 
 from stabmon.detectors import words
-from stabmon.detectors.stall_readings import Depth, Rate, Task
+from stabmon.detectors.stall_depth import Depth
+from stabmon.detectors.stall_readings import Rate
+from stabmon.detectors.stall_task import Task
 from stabmon.detectors.thresholds import stall as thresholds
 from stabmon.records import Finding, Severity
 
