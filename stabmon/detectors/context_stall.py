@@ -71,7 +71,8 @@ class ContextStall:
         if self._read(snapshot):
             self._see_swamped()
             self._judge()
-            self._by_loss.see(self._task, self._depth, self._came_back(), self._swamped, self._step)
+            back = self._came_back() and self._step >= self._rate.cut_until  # what a cut does takes its time
+            self._by_loss.see(self._task, self._depth, back, self._swamped, self._step)
         return np.array([self._score()] * snapshot.layout.slots("context_share").size, np.float32)
 
     def explain(self, site: int) -> Finding:

@@ -445,6 +445,14 @@ def test_a_share_that_came_back_and_a_loss_that_did_not_follow_is_a_plateau_that
     )
 
 
+def test_after_a_cut_of_the_learning_rate_the_loss_is_given_the_time_that_the_share_is() -> None:
+    """By 10 at step 60: 600 steps. By 2.5: until step 210, and 150 from there."""
+    share = along({1: 0.44, 4: 1.4e-3, 10: 4e-5, 20: 1.8e-5, 29: 1.8e-4, 44: 0.017, 60: 0.15, 400: 0.01})
+    t = np.arange(1, 401)
+    assert said(a_run(share, learning_rate=np.where(t < 60, 1e-3, 1e-4))) == []
+    assert said(a_run(share, learning_rate=np.where(t < 60, 1e-3, 4e-4))) == [(360, "warning")]
+
+
 def test_a_share_that_came_back_and_a_loss_that_follows_within_117_steps_is_silent() -> None:
     """As the longest of those that ended."""
     share = along({1: 0.44, 4: 1.4e-3, 10: 4e-5, 20: 1.8e-5, 29: 1.8e-4, 37: 1e-3, 60: 0.15, 400: 0.3})
