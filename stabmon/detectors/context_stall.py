@@ -166,7 +166,7 @@ class ContextStall:
         known = isfinite(self._task.worth)
         if old in FOR_GOOD and known:
             return old
-        if self._swamped and not self._task.fell_back:
+        if self._swamped and known and not self._task.fell_back:
             return "swamped"
         if self._rising.since is not None:
             resolves = self._rising.lasts(thresholds.RISING_STEPS, self._step)

@@ -50,17 +50,15 @@ class ByLoss:
             return "relapse", "critical"
         if self._relapse.lasts(thresholds.RELAPSE_STEPS, self._step):
             return "relapse", "warning"
-        if self._idle.since is not None and self._swamped:
-            return "idle", "critical"
-        if self._idles(thresholds.IDLE_LONG, thresholds.STARVED_LONG):
+        swamped = self._swamped and self._idle.since is not None
+        if swamped or self._idles(thresholds.IDLE_LONG, thresholds.STARVED_LONG):
             return "idle", "critical"
         return ("idle", "warning") if self._idles(thresholds.IDLE_STEPS, thresholds.STARVED_STEPS) else None
 
     def _idles(self, steps: int, starved: int) -> bool:
         """Whether for so many steps, or for fewer if its lower layers have no gradient by which to end it."""
-        if self._readings < thresholds.STARVED_READINGS:
-            return self._idle.lasts(steps, self._step)
-        return self._idle.lasts(steps, self._step) or self._starved.lasts(starved, self._step)
+        sure = self._readings >= thresholds.STARVED_READINGS
+        return self._idle.lasts(steps, self._step) or (sure and self._starved.lasts(starved, self._step))
 
     def finding(self, task: Task, depth: Depth, rate: float) -> Finding:
         """What it is, since when, and what to do; `rate` is the learning rate."""
