@@ -60,7 +60,11 @@ def beside(runs: Sequence[Graded]) -> Mapping[str, Beside]:
 
 def _beside(name: str, runs: Sequence[Graded], recall: Share, precision: Share) -> Beside:
     theirs = {run.name: step for run in runs if (step := spoke_first(run, name)) is not None}
-    curve = [_point(theirs, runs, recall, precision, line) for line in _lines(runs, recall.hits)]
+    told = _Told(
+        {run.name: _rising(run) for run in runs if run.outcome.label in FAILURES},
+        [_worst(run) for run in runs if run.outcome.label not in FAILURES],
+    )
+    curve = [_point(theirs, told, recall, precision, line) for line in _lines(told, recall.hits)]
     precise = [point for point in curve if point.ours_precision.value >= precision.value]
     return max(precise, key=_sooner_then_surer) if precise else curve[0]
 
@@ -69,41 +73,57 @@ def _sooner_then_surer(point: Beside) -> tuple[float, float]:
     return (point.median if point.sooner else -inf, point.ours_precision.value)
 
 
-def _point(
-    theirs: Mapping[str, int], runs: Sequence[Graded], recall: Share, precision: Share, line: Strength
-) -> Beside:
-    failed = [run for run in runs if run.outcome.label in FAILURES]
-    spoke = {run.name: step for run in failed if (step := _first(run, line)) is not None}
-    wrong = sum(_wrong(run, line) for run in runs if run.outcome.label not in FAILURES)
+Rising = Sequence[tuple[int, Strength]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """All that decides at which strength which runs are spoken of, and when."""
+
+    failed: Mapping[str, Rising]
+    wrong: Sequence[Strength]
+    """The strongest false alert of each run that did not fail."""
+
+
+def _point(theirs: Mapping[str, int], told: _Told, recall: Share, precision: Share, line: Strength) -> Beside:
+    spoke = {run: step for run, rising in told.failed.items() if (step := _first(rising, line)) is not None}
+    wrong = sum(strength >= line for strength in told.wrong)
     sooner = [theirs[run] - ours for run, ours in spoke.items() if run in theirs]
-    return Beside(recall, precision, Share(len(spoke), len(failed)), Share(len(spoke), len(spoke) + wrong), sooner)
+    return Beside(recall, precision, Share(len(spoke), len(told.failed)), Share(len(spoke), len(spoke) + wrong), sooner)
 
 
-def _lines(runs: Sequence[Graded], wanted: int) -> Sequence[Strength]:
-    """Every strength from which on alerts speak of so many failures, the highest first."""
-    told = [found for run in runs if run.outcome.label in FAILURES if (found := [s for _, s in _right(run)])]
-    strongest = sorted((max(found) for found in told), reverse=True)
+def _lines(told: _Told, wanted: int) -> Sequence[Strength]:
+    """Every strength from which on alerts speak of so many failures, the highest first. Between two of these the same
+    is spoken of as soon, and more that is wrong.
+    """
+    strongest = sorted((rising[-1][1] for rising in told.failed.values() if rising), reverse=True)
     if not strongest:
         return [(CRITICAL + 1, 0.0)]
     least = strongest[min(wanted, len(strongest)) - 1]
-    return sorted({strength for found in told for strength in found if strength <= least}, reverse=True)
+    strengths = {strength for rising in told.failed.values() for _, strength in rising}
+    return sorted((strength for strength in strengths if strength <= least), reverse=True)
 
 
-def _told(run: Graded) -> Iterator[tuple[int, Strength]]:
+def _first(rising: Rising, line: Strength) -> int | None:
+    return next((step for step, strength in rising if strength >= line), None)
+
+
+def _rising(run: Graded) -> Rising:
+    """From where the fault begins, each alert that is stronger than all before it."""
+    found: list[tuple[int, Strength]] = []
+    for step, strength in sorted(one for one in _alerts(run) if one[0] >= run.outcome.begins):
+        if not found or strength > found[-1][1]:
+            found.append((step, strength))
+    return found
+
+
+def _worst(run: Graded) -> Strength:
+    """(-1, 0) where nothing false was told."""
+    false = (strength for step, strength in _alerts(run) if step < run.quiet_until(strength[0] == CRITICAL))
+    return max(false, default=(-1, 0.0))
+
+
+def _alerts(run: Graded) -> Iterator[tuple[int, Strength]]:
     """An info is no alarm."""
     told = (one for spoken in run.judged.spoken for one in spoken.told)
     return ((step, (rank, score)) for step, rank, score in told if rank >= WARNING)
-
-
-def _right(run: Graded) -> Iterator[tuple[int, Strength]]:
-    """From where the fault begins."""
-    return ((step, strength) for step, strength in _told(run) if step >= run.outcome.begins)
-
-
-def _first(run: Graded, line: Strength) -> int | None:
-    return min((step for step, strength in _right(run) if strength >= line), default=None)
-
-
-def _wrong(run: Graded, line: Strength) -> bool:
-    told = ((step, strength) for step, strength in _told(run) if strength >= line)
-    return any(step < run.quiet_until(strength[0] == CRITICAL) for step, strength in told)
