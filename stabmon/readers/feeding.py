@@ -33,6 +33,8 @@ class Feeding:
         self._started, self._clock = started, -inf
         self._rows = 0
         self._step, self._epoch, self._offset = -1, nan, 0
+        self._apart = 1
+        """The last two steps."""
         self._evaluation = nan
         self._patterns: set[tuple[bool, ...]] = set()
 
@@ -88,11 +90,14 @@ class Feeding:
         if reading.step is None:
             step = self._step + 1 if self._step >= 0 else 1
         elif step <= self._step and later(reading.epoch, self._epoch):
-            self._offset, step = self._step, self._step + reading.step
+            # What is counted from 0 goes on one interval after the last, not in the same step.
+            self._offset = self._step + (0 if reading.step else self._apart)
+            step = self._offset + reading.step
             self._remarks.counted_by_epoch()
         elif step < self._step:
             events.append(Event(step, time, RESUME, {"at": step}))
             self._remarks.went_back(self._step, step)
+        self._apart = step - self._step if 0 <= self._step < step else self._apart
         self._step = step
         self._epoch = self._epoch if isnan(reading.epoch) else reading.epoch
         return step, events
