@@ -137,14 +137,15 @@ def _of_file(path: Path, asked: Asked, follow: bool) -> Recording:
     with path.open("rb") as file:
         head = file.read(64)
     if head.startswith(run_log.MAGIC):
-        return _of_run_log(path, follow)
+        return _of_run_log(path, asked, follow)
     if tensorboard.is_events(head):
         return _of_path(path, path.parent.name, tensorboard.NAME, tensorboard.readings, asked, follow)
     return _of_source(Source(path.open("rb"), str(path), path, follow, Notes()), asked)
 
 
-def _of_run_log(path: Path, follow: bool) -> Recording:
+def _of_run_log(path: Path, asked: Asked, follow: bool) -> Recording:
     found = run_log.recorded(path)
+    run_log.check(path, asked, found.run.name)
     stopped, told = Stop(), _Told()
     feeds = _noting(run_log.followed(path, stopped) if follow else found.feeds(), told)
     return Recording(run_log.NAME, found.run, Notes(), (), found, told, feeds, stopped)

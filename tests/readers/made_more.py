@@ -70,3 +70,8 @@ def spaced() -> Made:
     lines = ["# trained on one machine", "#", " step    train_loss   lr"]
     lines += [f"{i:5d}  {loss(i):10.4f} {rate(i)}" for i in ONES]
     return holding("\n".join(lines), "CSV", ONES, rate=rate(0))
+
+
+def tensorboard_csv() -> Made:
+    lines = ["Wall time,Step,Value", *(f"{1700000000.25 + i},{step},{loss(i)}" for i, step in enumerate(TENS))]
+    return holding("\n".join(lines), "TensorBoard CSV of a scalar", TENS)

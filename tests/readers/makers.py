@@ -34,11 +34,12 @@ from tests.readers.made_more import (
     litgpt,
     nanotron,
     spaced,
+    tensorboard_csv,
 )
 
 MAKERS: tuple[Callable[[], Made], ...] = (
     *(trainer_state, trainer_summary, preference, lightning, wandb_export, algoperf, nanogpt, modded_nanogpt, llmc),
     *(llmc_printed, megatron, torchtitan, olmo, llamafactory, json_lines, json_array, table, mlflow_metric),
     *(trainer_console, any_log, litgpt, nanotron, composer, keras_history, spaced),
-    *(json_object, json_by_step, keras_console),
+    *(json_object, json_by_step, keras_console, tensorboard_csv),
 )

@@ -64,7 +64,7 @@ def test_parts_of_steps_are_counted_and_told(options: dict[str, str]) -> None:
         (table("step,loss", "inf,{loss}"), "4 rows were left out because they could not be read; the first is line 2"),
         ('{"step": 1, "loss": [3]}\n', r"'\[3\]' is no number"),
         (table("step,loss", "{i},{loss}%"), "its columns are step, loss; name the one of the loss, if it holds numb"),
-        (table("Wall time,Step,Value", "1,{i},{loss}"), "its columns are Wall time, Step, Value; name the one of"),
+        (table("Time,Step,Value", "1,{i},{loss}"), "its columns are Time, Step, Value; name the one of"),
         (table("step,loss,acc", "{i},{loss}"), "its first line names 3 columns, and the next has 2; make them as many"),
         (table("step,loss", "{i},2,5"), "names 2 columns, and the next has 3.*part the columns by semicolons"),
         ("1,2.5\n2,2.4\n", "has no line that names its columns; put one first, such as step,loss"),

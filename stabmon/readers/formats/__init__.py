@@ -20,6 +20,7 @@ from stabmon.readers.formats.modded_nanogpt import MODDED_NANOGPT
 from stabmon.readers.formats.nanogpt import NANOGPT
 from stabmon.readers.formats.nanotron import NANOTRON
 from stabmon.readers.formats.olmo import OLMO
+from stabmon.readers.formats.tensorboard_csv import TENSORBOARD_CSV
 from stabmon.readers.formats.torchtitan import TORCHTITAN
 from stabmon.readers.formats.trainer_console import TRAINER_CONSOLE
 from stabmon.readers.formats.trainer_state import TRAINER_STATE
@@ -33,6 +34,7 @@ FORMATS: tuple[Format, ...] = (
     JSON_OBJECT,
     JSON_LINES,
     WANDB_EXPORT,
+    TENSORBOARD_CSV,
     ALGOPERF,
     LIGHTNING,
     METRIC,

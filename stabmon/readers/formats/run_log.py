@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Event as Stop
 
-from stabmon.readers.reading import ReadError
+from stabmon.readers.reading import Asked, ReadError
 from stabmon.readers.source import POLL_SECONDS
 from stabmon.records import Event, Snapshot
 from stabmon.runlog import Recorded, read
@@ -15,6 +15,18 @@ from stabmon.runlog.tail import News, Tail
 
 NAME = "stabmon run log"
 MAGIC = b"SQLite format 3\0"
+
+
+def check(path: Path, asked: Asked, run: str) -> None:
+    """ReadError: a column was named, and there is only the loss and the step that the training told; or another run."""
+    for name in ("loss", "step"):
+        if (given := getattr(asked, name)) not in (None, name):
+            raise ReadError(
+                f"{path} is a {NAME} and has no {given!r}; its {name} is the one that the training told, so leave "
+                f"--{name} out"
+            )
+    if asked.run not in (None, run, path.stem):
+        raise ReadError(f"{path} is a {NAME} of one run, {run!r}, and has no {asked.run!r}; leave the run's name out")
 
 
 def recorded(path: Path) -> Recorded:
