@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 
 EVALUATED = {"eval", "evaluation", "val", "valid", "validation", "dev", "test", "heldout", "holdout"}
-_LOSS = {"loss", "nll", "bpb", "crossentropyloss", "celoss", "xent"}
+_LOSS = {"loss", "losses", "nll", "bpb", "crossentropyloss", "celoss", "xent"}
 _NO_LOSS = {"scale", "scaler", "aux", "z", "min", "max", "best", "std", "var", "delta", "diff", "balance", "router"}
 _NO_LOSS |= {"moe", "ratio", "lower", "upper", "target", "weight"}
 _STEPS: tuple[str, ...] = (
@@ -29,10 +29,10 @@ def loss(name: str) -> float | None:
     found = words(name)
     if not _LOSS & set(found) or (EVALUATED | _NO_LOSS) & set(found):
         return None
-    plain = {"train", "training", "trainer", "tr", "lm", "loss", "total", "ce", "step", "mean", "avg"}
+    plain = {"train", "training", "trainer", "tr", "lm", "loss", "losses", "total", "ce", "step", "mean", "avg"}
     plain |= {"cross", "entropy"}
     extra = len([word for word in found if word not in plain])
-    usual = 0 if "loss" in found else 3
+    usual = 0 if {"loss", "losses"} & set(found) else 3
     return usual + 5 * ("epoch" in found) + 2 * extra + 0.1 * len(found) - 0.2 * ("step" in found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stabmon.readers import table
 from stabmon.readers.format import Format, Head
-from stabmon.readers.formats import FORMATS
+from stabmon.readers.formats import FORMATS, json_lists
 from stabmon.readers.reading import Asked, Notes, ReadError
 from stabmon.readers.source import HEAD, Source
 from stabmon.readers.text import LONGEST, encoding
@@ -95,5 +95,5 @@ def _unknown(source: Source, asked: Asked) -> str:
         )
     first = head.lines[0].strip()[:60]
     hint = f"no line has {asked.loss!r}" if asked.loss else "name the loss with --loss if it is a table or JSON lines"
-    hint = table.misfit(head) or hint
+    hint = json_lists.misfit(head) or table.misfit(head) or hint
     return f"{source.name} begins with {first!r} and holds no losses that stabmon finds ({hint}); it reads {READABLE}"

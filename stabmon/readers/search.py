@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stabmon.readers import table
 from stabmon.readers.format import Head
-from stabmon.readers.formats import FORMATS, mlflow, run_log, tensorboard, tensorboard_csv
+from stabmon.readers.formats import FORMATS, json_values, mlflow, run_log, tensorboard, tensorboard_csv
 from stabmon.readers.reading import Asked, Notes, ReadError
 from stabmon.readers.recognised import READABLE, is_binary
 from stabmon.readers.source import Source
@@ -103,7 +103,7 @@ def _is_run(path: Path, notes: Notes, denied: list[str]) -> bool:
             head = Head(source.head, source.ended)
             if is_binary(head.raw) or not any(form.fits(head, Asked()) for form in FORMATS):
                 return False
-            if tensorboard_csv.is_of_another(head, path.name):
+            if tensorboard_csv.is_of_another(head, path.name) or json_values.is_of_another(head, path.name):
                 return False
             if of_runs := table.is_of_runs(head):
                 notes.say(f"{path.name} is a table of runs, one a row, and no run; it was left out.")

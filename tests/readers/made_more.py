@@ -75,3 +75,9 @@ def spaced() -> Made:
 def tensorboard_csv() -> Made:
     lines = ["Wall time,Step,Value", *(f"{1700000000.25 + i},{step},{loss(i)}" for i, step in enumerate(TENS))]
     return holding("\n".join(lines), "TensorBoard CSV of a scalar", TENS)
+
+
+def json_lists() -> Made:
+    lists = {"loss": [loss(i) for i in ONES], "val_loss": [3.25] * 40}
+    document = {"params": {"epochs": 40}, "history": lists, "steps": TENS}
+    return holding(json.dumps(document), "JSON lists", TENS, evaluation=3.25)

@@ -47,7 +47,9 @@ def test_a_scalar_of_tensorboard_is_the_loss_where_its_files_name_says_so(tmp_pa
 @pytest.mark.parametrize("name", ["run-train-tag-accuracy.csv", "run-loss-tag-lr-AdamW.csv", "grad norm.csv"])
 def test_one_of_something_else_is_refused_unless_the_column_is_named(tmp_path: Path, name: str) -> None:
     path = scalar(tmp_path, name)
-    with pytest.raises(ReadError, match=r"by the file's name '[\w -]+', which is no loss; give .* --loss Value$"):
+    with pytest.raises(
+        ReadError, match=r"the file's name, '[\w -]+', does not say that it is a loss; give .* --loss Value$"
+    ):
         opened(path)
     assert losses(path, loss="Value") == LOSSES
     with pytest.raises(ReadError, match="has no 'loss'; give one of these as --loss: Wall time, Step, Value"):
@@ -59,7 +61,7 @@ def test_one_of_something_else_is_refused_unless_the_column_is_named(tmp_path: P
 def test_one_whose_name_does_not_say_is_read_and_that_is_told() -> None:
     part = read(SCALAR)
     assert part.losses == LOSSES
-    assert "Neither a column nor the file's name says what 'Value' is; it was taken for the loss." in part.notes
+    assert "Nothing in the file, nor its name, says what 'Value' is; it was taken for the loss." in part.notes
 
 
 @pytest.fixture

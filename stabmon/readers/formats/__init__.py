@@ -7,7 +7,9 @@ from stabmon.readers.formats.composer import COMPOSER
 from stabmon.readers.formats.csv import CSV
 from stabmon.readers.formats.json_array import JSON_ARRAY
 from stabmon.readers.formats.json_lines import JSON_LINES
+from stabmon.readers.formats.json_lists import JSON_LISTS
 from stabmon.readers.formats.json_object import JSON_OBJECT
+from stabmon.readers.formats.json_values import JSON_VALUES
 from stabmon.readers.formats.keras_console import KERAS_CONSOLE
 from stabmon.readers.formats.keras_history import KERAS_HISTORY
 from stabmon.readers.formats.lightning import LIGHTNING
@@ -32,6 +34,8 @@ FORMATS: tuple[Format, ...] = (
     KERAS_HISTORY,
     LLAMAFACTORY,
     JSON_OBJECT,
+    JSON_LISTS,
+    JSON_VALUES,
     JSON_LINES,
     WANDB_EXPORT,
     TENSORBOARD_CSV,

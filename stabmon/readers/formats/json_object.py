@@ -60,12 +60,17 @@ def _whole(line: str) -> bool:
 
 
 def _candidates(document: str) -> Iterator[_Place]:
-    """Of the object itself and of what is in it, not deeper."""
+    """Of the object itself, of what is in it, and of what is in that, not deeper."""
     beginning = _BEGINNING.match(document)
     at = beginning.end() if beginning else len(document)
     if re.match(_BY_STEP, document[at - 1 : at + 1000]):
         yield _Place("", re.compile(_OBJECT), by_step=True)
         return
+    yield from _members(document, at, deeper=True)
+
+
+def _members(document: str, at: int, deeper: bool) -> Iterator[_Place]:
+    """Of the object that begins before `at`."""
     decoder = json.JSONDecoder()
     while key := _KEY.match(document, at):
         if rows := _ROWS.match(document, key.end()):
@@ -73,6 +78,8 @@ def _candidates(document: str) -> Iterator[_Place]:
             opening = re.compile(rf'"{re.escape(key[1])}"\s{{0,50}}:\s{{0,50}}{_BY_STEP if by_step else _LIST}')
             if (there := opening.search(document)) and there.end() == rows.end():
                 yield _Place(key[1], opening, by_step)
+        elif deeper and document[key.end() : key.end() + 1] == "{":
+            yield from _members(document, key.end() + 1, deeper=False)
         try:
             _, at = decoder.raw_decode(document, key.end())
         except (ValueError, RecursionError):

@@ -14,6 +14,7 @@ from stabmon.readers.source import Source
 
 _COLUMNS = ["Wall time", "Step", "Value"]
 VALUE = "Value"
+TAKEN = f"Nothing in the file, nor its name, says what {VALUE!r} is; it was taken for the loss."
 _TAG = re.compile(r"-tag-(.+)")
 _COPY = re.compile(r" ?\(\d+\)$")
 _NO_LOSS = {"acc", "accuracy", "lr", "rate", "norm", "grad", "f1", "precision", "recall", "auc", "bleu", "rouge", "ppl"}
@@ -51,8 +52,8 @@ def is_of_another(head: Head, name: str) -> bool:
 def refusal(name: str) -> ReadError:
     told = tag_of(name) or _stem(name)
     return ReadError(
-        f"{name} holds one scalar of TensorBoard, by the file's name {told!r}, which is no loss; give the file of the "
-        f"loss, or, if this is one, --loss {VALUE}"
+        f"{name} holds values of one thing, and the file's name, {told!r}, does not say that it is a loss; give the "
+        f"file of the loss, or, if this is one, --loss {VALUE}"
     )
 
 
@@ -61,7 +62,7 @@ def _readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | No
     if says is False:
         raise refusal(source.name)
     if says is None:
-        source.notes.say(f"Neither a column nor the file's name says what {VALUE!r} is; it was taken for the loss.")
+        source.notes.say(TAKEN)
     return table.readings(source, head, replace(asked, loss=asked.loss or VALUE))
 
 
