@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 
 from stabmon.readers.format import Format, Head
 from stabmon.readers.reading import Asked, ReadError, Reading, number, whole
@@ -25,8 +27,11 @@ def expression(pattern: str, flags: int = 0) -> re.Pattern[str]:
     return re.compile(pattern.replace("NUMBER", NUMBER), flags)
 
 
-def log(name: str, *patterns: str) -> Format:
-    """Lines that one of the patterns is found in; `NUMBER` stands for one, groups are named as Reading's fields."""
+def log(name: str, *patterns: str, alone: str = "") -> Format:
+    """Lines that one of the patterns is found in; `NUMBER` stands for one, groups are named as Reading's fields.
+
+    alone: read where no line has a loss by the others, as one that tells the training's beside the evaluation's.
+    """
     found = [expression(pattern, re.MULTILINE) for pattern in patterns]
     groups = {group for pattern in found for group in pattern.groupindex}
     stepped = [pattern for pattern in found if "step" in pattern.groupindex]
@@ -35,19 +40,25 @@ def log(name: str, *patterns: str) -> Format:
     def fits(head: Head, asked: Asked) -> bool:
         return any(pattern.search(head.text) for pattern in stepped)
 
-    def parse(line: str) -> Reading | None:
-        for pattern in found:
-            if match := pattern.search(line):
-                return reading(match)
-        return None
-
     def readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | None]:
+        used = found
         if asked.loss is None and not source.follow and not _in_head(trained, source):
-            source.notes.say("It has evaluations only; their loss is read.")
-            asked = Asked("eval_loss")
-        return as_asked(by_line(source, parse, LONGEST), name, groups, asked)
+            if alone:
+                source.notes.say("No line tells the loss of a step; that of the training at evaluations is read.")
+                used = [expression(alone)]
+            else:
+                source.notes.say("It has evaluations only; their loss is read.")
+                asked = replace(asked, loss="eval_loss")
+        return as_asked(by_line(source, partial(_first, used), LONGEST), name, groups, asked)
 
     return Format(name, fits, readings)
+
+
+def _first(patterns: list[re.Pattern[str]], line: str) -> Reading | None:
+    for pattern in patterns:
+        if match := pattern.search(line):
+            return reading(match)
+    return None
 
 
 def _in_head(patterns: list[re.Pattern[str]], source: Source) -> bool:

@@ -10,9 +10,10 @@ from stabmon.readers.log import expression
 
 _IS = r"['\"]?\s{0,4}[:=]?\s{0,6}['\"]?"
 _STEP = re.compile(
-    r"\b(?:global[_ ]?|train[_ ]?|num[_ ]?)?(?:step|iter|iteration|update|batch)s?(?:\(train\)|\.{3} ?\()?"
+    r"\b(?:(?:global[_ ]?|train[_ ]?|num[_ ]?)?(?:step|iter|iteration|update|batch)s?(?:\(train\)|\.{3} ?\()?"
+    + r"|it(?=\s?[:=]))"
     + _IS
-    + r"\[?\s{0,6}(\d[\d,]{0,18})(?!\.?\d|\s?%)",
+    + r"[#\[]?\s{0,6}(\d[\d,]{0,18})(?!\.?\d|\s?%|k\b)",
     re.I,
 )
 _BAR = re.compile(
@@ -33,7 +34,7 @@ _EVALUATION = r"(?:val|valid|validation|eval|evaluation|test|dev)"
 
 
 def _named(words: str) -> re.Pattern[str]:
-    return expression(words + _IS + "(NUMBER)", re.I)
+    return expression(words + _IS + r"(?:(?:tensor|array|np\.float\d\d)\(\[?)?(NUMBER)", re.I)
 
 
 _EVALUATED = _named(
@@ -41,6 +42,7 @@ _EVALUATED = _named(
 )
 _LOSS = _named(
     rf"(?<![a-z])(?:{_TRAINING}[_ /.-]?)?(?:loss|xent)(?:[_ /.]?\(?{_TRAINING}(?![a-z])\)?){{0,2}}(?:[_/]step)?"
+    r"(?: \(for[^)\n]{1,30}\))?(?: at (?:step|epoch|iteration) \d{1,15})?"
 )
 MORE = {
     "grad_norm": _named(r"\b(?:grad(?:ient)?[_ ]?norm|gnorm)"),
@@ -49,8 +51,13 @@ MORE = {
 }
 EPOCH = re.compile(r"(?<![a-z])epoch['\"]?\s{0,4}[:=#]?\s{0,6}\[?(\d{1,9})(?:\.0{1,9})?(?!\.?\d)(\s?/\s?\d)?", re.I)
 """Whole ones; the second group: of how many."""
-HEADING = re.compile(r"[\W_]{0,80}epoch[\W_]{0,4}(\d{1,9})(?:\s?/\s?\d{1,9})?[\W_]{0,80}", re.I)
+HEADING = re.compile(
+    r"[\W_]{0,80}(?:(?:start|begin|train)(?:n?ing)?\s(?:of\s)?)?epoch[\W_]{0,4}(\d{1,9})(?:\s?/\s?\d{1,9})?[\W_]{0,80}",
+    re.I,
+)
 """A line that names an epoch and nothing else."""
+COUNTS = re.compile(r"\b(?:step|iter|iteration|update|batch|epoch)s?\W{0,4}\d", re.I)
+"""Also of what is not read as a step, such as `step 10k` or `epoch 0.5`."""
 OF_EVALUATION = re.compile(rf"\b{_EVALUATION}\b", re.I)
 _BEFORE = re.compile(r"[\w/.-]*\Z")
 _LONGEST_NAME = 40

@@ -13,6 +13,7 @@ _STEPS: tuple[str, ...] = (
     *("globalstep", "trainglobalstep", "trainerglobalstep", "optimizerstep", "trainstep", "trainingstep", "step"),
     *("steps", "currentsteps", "currentstep", "iteration", "iterations", "iter", "iters", "niter", "numupdates"),
     *("updates", "update", "stepidx", "globalbatch", "batch", "batchidx", "it"),
+    *("globalstepmaxsteps", "timetotaltimesteps"),
 )
 _TIMES = {"timestamp", "walltime", "wallclock", "time", "createdat", "datetime", "runtime", "elapsed", "elapsedtime"}
 _SUBJECTS = {"id", "runid", "run", "runname", "name", "file", "filename", "path", "experiment", "model", "checkpoint"}

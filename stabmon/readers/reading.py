@@ -10,6 +10,7 @@ import numpy as np
 
 LARGEST = float(np.finfo(np.float32).max)
 LARGEST_STEP = 2**53
+_OF_ALL = re.compile(r"(\d{1,15})/\d{1,15}")
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?")
 
 
@@ -103,9 +104,11 @@ def _of_text(cell: str) -> float:
 
 
 def whole(cell: object) -> int | None:
-    """A step; None where it is blank. ValueError: no number of steps."""
+    """A step, also one such as `5/100`; None where it is blank. ValueError: no number of steps."""
     if type(cell) is int and 0 <= cell < LARGEST_STEP:
         return cell
+    if isinstance(cell, str) and (found := _OF_ALL.fullmatch(cell)):
+        cell = found[1]
     value = number(cell)
     if value != value:
         return None

@@ -81,3 +81,35 @@ def json_lists() -> Made:
     lists = {"loss": [loss(i) for i in ONES], "val_loss": [3.25] * 40}
     document = {"params": {"epochs": 40}, "history": lists, "steps": TENS}
     return holding(json.dumps(document), "JSON lists", TENS, evaluation=3.25)
+
+
+def nemo() -> Made:
+    lines = [
+        f"Training epoch {i // 20}, iteration {i % 20}/19 | lr: {rate(i)} | global_batch_size: 1 | "
+        f"global_step: {i} | reduced_train_loss: {loss(i)} | train_step_timing in s: 0.03 | val_loss: 4.106"
+        for i in ONES
+    ]
+    return holding("\n".join(lines), "NeMo log", ONES, rate=rate(0))
+
+
+def espnet() -> Made:
+    lines = [
+        f"[host] 2022-01-01 10:00:00,123 (trainer:737) INFO: {1 + i // 20}epoch:train:{10 * (i % 20) + 1}-"
+        f"{10 * (i % 20) + 10}batch: iter_time=1e-4, loss_ctc=99.1, loss={loss(i)}, backward_time=0.1, optim0_lr0=1e-5"
+        for i in ONES
+    ]
+    return holding("\n".join(lines), "ESPnet log", TENS)
+
+
+def spacy() -> Made:
+    lines = [
+        "=" * 29 + " Training pipeline " + "=" * 29,
+        "ℹ Pipeline: ['tok2vec', 'ner']",
+        "ℹ Initial learn rate: 0.001",
+    ]
+    lines += [
+        "E    #       LOSS TOK2VEC  LOSS NER  ENTS_F  ENTS_P  ENTS_R  SCORE ",
+        "---  ------  ------------  --------  ----",
+    ]
+    lines += [f"{i // 20:3d}  {10 * i:6d}  {0.5:12.2f}  {loss(i):8.4f}  {0.0:6.2f}  0.00    0.00    0.00" for i in ONES]
+    return holding("\n".join([*lines, "✔ Saved pipeline to output directory"]), "spaCy log", [10 * i for i in ONES])

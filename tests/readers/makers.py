@@ -27,6 +27,7 @@ from tests.readers.made import (
 )
 from tests.readers.made_more import (
     composer,
+    espnet,
     json_by_step,
     json_lists,
     json_object,
@@ -34,7 +35,9 @@ from tests.readers.made_more import (
     keras_history,
     litgpt,
     nanotron,
+    nemo,
     spaced,
+    spacy,
     tensorboard_csv,
 )
 
@@ -42,5 +45,5 @@ MAKERS: tuple[Callable[[], Made], ...] = (
     *(trainer_state, trainer_summary, preference, lightning, wandb_export, algoperf, nanogpt, modded_nanogpt, llmc),
     *(llmc_printed, megatron, torchtitan, olmo, llamafactory, json_lines, json_array, table, mlflow_metric),
     *(trainer_console, any_log, litgpt, nanotron, composer, keras_history, spaced),
-    *(json_object, json_by_step, keras_console, tensorboard_csv, json_lists),
+    *(json_object, json_by_step, keras_console, tensorboard_csv, json_lists, nemo, espnet, spacy),
 )

@@ -5,6 +5,8 @@ from stabmon.readers.formats.algoperf import ALGOPERF
 from stabmon.readers.formats.any_log import ANY_LOG
 from stabmon.readers.formats.composer import COMPOSER
 from stabmon.readers.formats.csv import CSV
+from stabmon.readers.formats.espnet import ESPNET
+from stabmon.readers.formats.few_words import FEW_WORDS
 from stabmon.readers.formats.json_array import JSON_ARRAY
 from stabmon.readers.formats.json_lines import JSON_LINES
 from stabmon.readers.formats.json_lists import JSON_LISTS
@@ -21,7 +23,9 @@ from stabmon.readers.formats.mlflow import METRIC
 from stabmon.readers.formats.modded_nanogpt import MODDED_NANOGPT
 from stabmon.readers.formats.nanogpt import NANOGPT
 from stabmon.readers.formats.nanotron import NANOTRON
+from stabmon.readers.formats.nemo import NEMO
 from stabmon.readers.formats.olmo import OLMO
+from stabmon.readers.formats.spacy import SPACY
 from stabmon.readers.formats.tensorboard_csv import TENSORBOARD_CSV
 from stabmon.readers.formats.torchtitan import TORCHTITAN
 from stabmon.readers.formats.trainer_console import TRAINER_CONSOLE
@@ -46,6 +50,7 @@ FORMATS: tuple[Format, ...] = (
     NANOGPT,
     MODDED_NANOGPT,
     LLMC,
+    NEMO,
     MEGATRON,
     TORCHTITAN,
     NANOTRON,
@@ -53,6 +58,9 @@ FORMATS: tuple[Format, ...] = (
     COMPOSER,
     TRAINER_CONSOLE,
     KERAS_CONSOLE,
+    ESPNET,
+    FEW_WORDS,
+    SPACY,
     CSV,
     ANY_LOG,
 )

@@ -1,4 +1,4 @@
-"""Any log whose lines name a step and a loss, or an epoch and a loss where no step is named."""
+"""Any log whose lines name a step and a loss; where no step is named, an epoch and a loss; where neither is, a loss."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import isnan, nan
 
 from stabmon.readers.format import Format, Head
 from stabmon.readers.log import LONGEST, as_asked, by_line
-from stabmon.readers.log_words import EPOCH, HEADING, MORE, OF_EVALUATION, evaluation, place, step, training
+from stabmon.readers.log_words import COUNTS, EPOCH, HEADING, MORE, OF_EVALUATION, evaluation, place, step, training
 from stabmon.readers.reading import Asked, Reading, number, whole
 from stabmon.readers.source import Source
 
@@ -18,9 +18,9 @@ _ENOUGH = 3
 
 
 def _read(line: str, at: str | None, epoch: str | None = None) -> Reading | None:
-    """`at`: its step, which a loss of the training needs. `epoch`: where the line does not name it in words."""
+    """`at`: its step; "": it is counted; None: a loss of the training is none. `epoch`: where no word of it tells."""
     evaluated = evaluation(line)
-    loss = training(line) if at else None
+    loss = None if at is None else training(line)
     if loss is None and evaluated is None:
         return None
     cells = {name: found[1] for name, pattern in MORE.items() if (found := pattern.search(line))}
@@ -74,10 +74,18 @@ class _Epochs:
         return made
 
 
+def _counted(line: str) -> Reading | None:
+    """A line that has a loss and nothing to place it by."""
+    made = _read(line, "")
+    if made is not None and isnan(made.eval_loss) and _of_evaluation(line):
+        return replace(made, loss=nan, eval_loss=made.loss)
+    return made
+
+
 def _fits(head: Head, asked: Asked) -> bool:
     if _is_document(head):
         return False
-    return _tells(_Steps(), head.lines) or _by_epoch(head)
+    return _tells(_Steps(), head.lines) or _by_epoch(head) or _by_count(head)
 
 
 def _is_document(head: Head) -> bool:
@@ -114,12 +122,24 @@ def _by_epoch(head: Head) -> bool:
     return _tells(lambda line: made if (made := epochs(line)) and made.trained else None, short)
 
 
+def _by_count(head: Head) -> bool:
+    """Most lines have a loss, and none names a step or an epoch."""
+    short = [line for line in head.lines if len(line) < LONGEST]
+    if COUNTS.search(head.text) or any(place(line) is not None for line in short):
+        return False
+    found = sum((made := _counted(line)) is not None and made.trained for line in short)
+    return found >= max(_ENOUGH, len(short) / 2)
+
+
 def _readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | None]:
-    by_epoch = _by_epoch(head)
     source.notes.say("No format that is known; step, loss, learning rate and gradient norm were guessed from words.")
-    if by_epoch:
+    parse: Callable[[str], Reading | None] = _Steps(apart=_has_training(head))
+    if _by_epoch(head):
         source.notes.say("There is no step; epochs stand for steps.")
-    parse = _Epochs() if by_epoch else _Steps(apart=_has_training(head))
+        parse = _Epochs()
+    elif not _tells(_Steps(), head.lines):
+        source.notes.say("There is no step; lines with a loss are counted instead.")
+        parse = _counted
     return as_asked(by_line(source, parse, LONGEST), _NAME, {"loss", "eval_loss"}, asked)
 
 

@@ -4,6 +4,6 @@ from stabmon.readers.log import log
 
 TORCHTITAN = log(
     "torchtitan log",
-    r"\bvalidate step:\s*(?P<step>\d+)\s+loss:\s*(?P<eval_loss>NUMBER)",
-    r"\bstep:\s*(?P<step>\d+)\s+loss:\s*(?P<loss>NUMBER)(?:\s+grad_norm:\s*(?P<grad_norm>NUMBER))?",
+    r"\bvalidate step: *(?P<step>\d+) +loss: *(?P<eval_loss>NUMBER)",
+    r"\bstep: *(?P<step>\d+) +loss: *(?P<loss>NUMBER)(?: +grad_norm: *(?P<grad_norm>NUMBER))?",
 )

@@ -10,9 +10,14 @@ from stabmon.readers.log import LONGEST, as_asked, by_line, expression
 from stabmon.readers.reading import Asked, Reading, number, whole
 from stabmon.readers.source import Source
 
-_LINE = expression(r"\{'(?:loss|eval_loss)': '?NUMBER'?[,}]")
+_LINE = expression(
+    r"\{'(?:loss|eval_loss)': '?NUMBER'?[,}]"
+    r"|\{'(?!.{0,4000}'step').{1,4000}'(?:loss|eval_loss)': '?NUMBER'?,.{0,4000} 'epoch': '?NUMBER'?\}"
+)
+"""The loss first, or, where a trainer puts its own metrics before it, the epoch last."""
 _CELL = expression(r"'(loss|grad_norm|learning_rate|eval_loss|epoch)': '?(NUMBER)")
-_BAR = re.compile(r"\| *(\d+)/(\d+) \[")
+_BAR = re.compile(r"(?:\| *|'global_step/max_steps': ')(\d+)/(\d+)(?: \[|')")
+"""ms-swift tells the step in the line."""
 _NAME = "Hugging Face trainer log"
 
 
