@@ -9,7 +9,19 @@ from math import isnan, nan
 
 from stabmon.readers.format import Format, Head
 from stabmon.readers.log import LONGEST, as_asked, by_line
-from stabmon.readers.log_words import COUNTS, EPOCH, HEADING, MORE, OF_EVALUATION, evaluation, place, step, training
+from stabmon.readers.log_words import (
+    COUNTS,
+    EPOCH,
+    HEADING,
+    MORE,
+    OF_EVALUATION,
+    evaluation,
+    has_loss,
+    may_evaluate,
+    place,
+    step,
+    training,
+)
 from stabmon.readers.reading import Asked, Reading, number, whole
 from stabmon.readers.source import Source
 
@@ -19,6 +31,8 @@ _ENOUGH = 3
 
 def _read(line: str, at: str | None, epoch: str | None = None) -> Reading | None:
     """`at`: its step; "": it is counted; None: a loss of the training is none. `epoch`: where no word of it tells."""
+    if not has_loss(line):
+        return None
     evaluated = evaluation(line)
     loss = None if at is None else training(line)
     if loss is None and evaluated is None:
@@ -32,7 +46,7 @@ def _read(line: str, at: str | None, epoch: str | None = None) -> Reading | None
 
 def _of_evaluation(line: str) -> bool:
     """`[valid] loss 3`: a line is of the training or of that."""
-    before = line.lower().partition("loss")[0]
+    before = line.partition("loss")[0] if may_evaluate(line) else ""
     return bool(OF_EVALUATION.search(before)) and "train" not in before
 
 
@@ -45,8 +59,11 @@ class _Steps:
         self._heading: str | None = None
 
     def __call__(self, line: str) -> Reading | None:
-        if found := HEADING.fullmatch(line):
+        line = line.lower()
+        if "epoch" in line and (found := HEADING.fullmatch(line)):
             self._heading = found[1]
+        if not has_loss(line):
+            return None
         named, within = step(line), None
         if named is None:
             within = place(line)
@@ -65,6 +82,7 @@ class _Epochs:
         self._heading: str | None = None
 
     def __call__(self, line: str) -> Reading | None:
+        line = line.lower()
         found = EPOCH.search(line)
         made = _read(line, found[1] if found else self._heading)
         if found and found[2] and made is None:
@@ -76,6 +94,7 @@ class _Epochs:
 
 def _counted(line: str) -> Reading | None:
     """A line that has a loss and nothing to place it by."""
+    line = line.lower()
     made = _read(line, "")
     if made is not None and isnan(made.eval_loss) and _of_evaluation(line):
         return replace(made, loss=nan, eval_loss=made.loss)
@@ -109,11 +128,16 @@ def _tells(parse: Callable[[str], Reading | None], lines: Sequence[str]) -> bool
     return found > 0 and found >= len(lines) / 2
 
 
+def _lines(head: Head) -> list[str]:
+    """In small letters."""
+    return [line.lower() for line in head.lines if len(line) < LONGEST]
+
+
 def _by_epoch(head: Head) -> bool:
     """No line names a step, except what is told once, such as the settings."""
-    if "epoch" not in head.text.lower():
+    short = _lines(head)
+    if not any("epoch" in line for line in short):
         return False
-    short = [line for line in head.lines if len(line) < LONGEST]
     if sum(step(line) is not None or place(line) is not None for line in short) >= _ENOUGH:
         return False
     if any((made := _Steps()(line)) and made.step is not None for line in short):
@@ -124,8 +148,8 @@ def _by_epoch(head: Head) -> bool:
 
 def _by_count(head: Head) -> bool:
     """Most lines have a loss, and none names a step or an epoch."""
-    short = [line for line in head.lines if len(line) < LONGEST]
-    if COUNTS.search(head.text) or any(place(line) is not None for line in short):
+    short = _lines(head)
+    if any(COUNTS.search(line) or place(line) is not None for line in short):
         return False
     found = sum((made := _counted(line)) is not None and made.trained for line in short)
     return found >= max(_ENOUGH, len(short) / 2)
@@ -146,11 +170,7 @@ def _readings(source: Source, head: Head, asked: Asked) -> Iterator[Reading | No
 def _has_training(head: Head) -> bool:
     """Some line with a loss does not speak of an evaluation, as a folder's name in all of them may."""
     parse = _Steps()
-    return any(
-        (made := parse(line)) and made.trained and not _of_evaluation(line)
-        for line in head.lines
-        if len(line) < LONGEST
-    )
+    return any((made := parse(line)) and made.trained and not _of_evaluation(line) for line in _lines(head))
 
 
 ANY_LOG = Format(_NAME, _fits, _readings, sure=False)

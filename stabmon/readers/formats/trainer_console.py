@@ -12,7 +12,9 @@ from stabmon.readers.source import Source
 
 _LINE = expression(
     r"\{'(?:loss|eval_loss)': '?NUMBER'?[,}]"
-    r"|\{'(?!.{0,4000}'step').{1,4000}'(?:loss|eval_loss)': '?NUMBER'?,.{0,4000} 'epoch': '?NUMBER'?\}"
+    r"|^(?:.{0,300}\])?\s?\{'(?!.{0,4000}'step').{1,4000}'(?:loss|eval_loss)': '?NUMBER'?,.{0,4000} 'epoch': '?NUMBER'?"
+    r"\}",
+    re.MULTILINE,
 )
 """The loss first, or, where a trainer puts its own metrics before it, the epoch last."""
 _CELL = expression(r"'(loss|grad_norm|learning_rate|eval_loss|epoch)': '?(NUMBER)")
