@@ -89,6 +89,7 @@ def test_values_that_are_not_finite_stay_so() -> None:
         (json.dumps({"history": HISTORY})[:-9], "looks like JSON that is cut off or damaged; write it again, or give"),
         (json.dumps(HISTORY)[:-9], "looks like a history of Keras, but is cut off or damaged"),
         ('{"loss": [3.0, "x"], "sizes": [1, 2]}', "no list that looks like a loss; name one with --loss: sizes$"),
+        (str({"loss": LOSSES, "val_loss": HELD}), "like what Python prints of a dict; write it with json.dump instead"),
         ('{"loss": [3.0, "x"]}', "name one with --loss: none of numbers$"),
         ('{"loss": [[3.0, 2.5, 2.25], [2.0, 1.5, 1.25]]}', "is no number; name the columns or keys with --loss"),
     ],

@@ -83,6 +83,35 @@ def test_what_a_log_has_not_is_refused_and_not_passed_over(option: str, said: st
         read(lines, **{option: "nope"})
 
 
+CARD = """# A model
+
+| Key | Value |
+|-----|-------|
+| lr  | 5e-05 |
+
+| Training Loss | Epoch | Step | Validation Loss |
+|:-------------:|:-----:|:----:|:---------------:|
+| No log        | 1.0   | 100  | 9.0             |
+| 3.0           | 2.0   | 200  | 8.0             |
+| 2.5           | 3.0   | 300  | 7.0             |
+
+| Framework | Loss |
+|---|---|
+| torch | 1 |
+"""
+
+
+def test_the_table_of_a_model_card_is_read() -> None:
+    found = read(CARD)
+    assert (found.recording.format, found.losses) == ("Markdown table", [(200, 3.0), (300, 2.5)])
+    assert found.of("eval_loss") == [(200, 8.0), (300, 7.0)]
+    assert read(CARD, loss="Validation Loss").losses == [(100, 9.0), (200, 8.0), (300, 7.0)]
+    with pytest.raises(
+        ReadError, match="has no 'nope'; give one of these as --loss: Training Loss, Epoch, Step, Valid"
+    ):
+        read(CARD, loss="nope")
+
+
 def test_fairseq_counts_updates() -> None:
     assert read("".join(f"| epoch 001: 9 / 99 loss={x}, num_updates={i}, lr=0.1\n" for i, x in READ)).losses == READ
 

@@ -18,6 +18,7 @@ from stabmon.readers.formats.lightning import LIGHTNING
 from stabmon.readers.formats.litgpt import LITGPT
 from stabmon.readers.formats.llamafactory import LLAMAFACTORY
 from stabmon.readers.formats.llmc import LLMC
+from stabmon.readers.formats.markdown import MARKDOWN
 from stabmon.readers.formats.megatron import MEGATRON
 from stabmon.readers.formats.mlflow import METRIC
 from stabmon.readers.formats.modded_nanogpt import MODDED_NANOGPT
@@ -61,6 +62,7 @@ FORMATS: tuple[Format, ...] = (
     ESPNET,
     FEW_WORDS,
     SPACY,
+    MARKDOWN,
     CSV,
     ANY_LOG,
 )

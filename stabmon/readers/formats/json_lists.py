@@ -127,6 +127,8 @@ def _has_loss(found: list[str], asked: Asked) -> bool:
 def misfit(head: Head) -> str:
     """Why a document holds no losses, and what to do, in words; "" where it is none, or another matter."""
     document = parsed(head.document)
+    if document is None and head.document.lstrip()[:2] == "{'":
+        return "it looks like what Python prints of a dict; write it with json.dump instead"
     if document is None and _LIKE_JSON.match(head.document) and (not head.lines or parsed(head.lines[0]) is None):
         return "it looks like JSON that is cut off or damaged; write it again, or give one that is whole"
     found = [name for each in lists(document) for name in each]
