@@ -1,8 +1,11 @@
-"""Numbers as people say them."""
+"""What the findings of many detectors share: numbers as people say them, and what is known among what is asked."""
 
 from __future__ import annotations
 
-from math import inf
+from collections.abc import Iterable, Mapping
+from math import inf, isfinite
+
+import numpy as np
 
 
 def rate(value: float) -> str:
@@ -16,5 +19,20 @@ def slower(value: float, by: int) -> str:
 
 
 def whole(value: float) -> str:
-    """A large number to a person: 2290 -> 2,290; 3.2e8 from a million on."""
+    """A large number: 2290 -> 2,290; from a million on as 3.2e8."""
     return f"{value:,.0f}" if abs(value) < 1e6 else f"{value:.1e}".replace("e+0", "e").replace("e+", "e")
+
+
+def bfloat16_step(value: float) -> float:
+    """How far apart numbers of that size are in bfloat16: 2 from 256 on."""
+    return float(2.0 ** (np.floor(np.log2(value)) - 7))
+
+
+def known(values: Mapping[str, float]) -> dict[str, float]:
+    """Evidence: the numbers that were read and are finite."""
+    return {name: float(value) for name, value in values.items() if isfinite(value)}
+
+
+def that_hold(said: Iterable[tuple[bool, str]]) -> tuple[str, ...]:
+    """What was ruled out: the phrases whose reading holds, in their order."""
+    return tuple(phrase for holds, phrase in said if holds)
