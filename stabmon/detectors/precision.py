@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from math import exp, isfinite
-from typing import Literal
+from math import exp
 
 import numpy as np
 
 from stabmon.catalog import FLOOR_SQ, Array
+from stabmon.detectors import words
+from stabmon.detectors.arrays import beside
 from stabmon.detectors.headroom import Headroom
-from stabmon.detectors.level import beside
 from stabmon.detectors.thresholds import precision as thresholds
 from stabmon.records import Finding, Severity, Site, Snapshot
-
-Fault = Literal["overflow", "lost", "swamped"]
 
 
 class _Lasting:
@@ -120,18 +118,17 @@ class Precision:
 
     def explain(self, site: int) -> Finding:
         """What runs out, where, and what of the rest has room."""
-        faults: dict[Fault, _Lasting] = {"overflow": self._overflow, "lost": self._lost, "swamped": self._swamped}
-        worst = max(faults, key=lambda fault: (faults[fault].score >= 1, fault == "overflow", faults[fault].score))
-        tell = {"overflow": self._of_overflow, "lost": self._of_lost, "swamped": self._of_swamped}[worst]
-        return tell(faults[worst])
+        tells = {self._overflow: self._of_overflow, self._lost: self._of_lost, self._swamped: self._of_swamped}
+        worst = max(tells, key=lambda fault: (fault.score >= 1, fault is self._overflow, fault.score))
+        return tells[worst]()
 
-    def _of_overflow(self, fault: _Lasting) -> Finding:
+    def _of_overflow(self) -> Finding:
         forecast = self._headroom.forecast()
         soon = forecast is not None and forecast.latest <= thresholds.OVERFLOW_STEPS
         left = exp(self._headroom.nats)
         growing = f"it overflows {forecast}" if forecast else "it is not growing steadily, so there is no forecast"
         return self._finding(
-            fault,
+            self._overflow,
             "critical" if soon else "warning",
             f"is near the end of float16: a norm's input reaches {self._headroom.largest:.0f} of 65,504 (x{left:.1f} "
             f"left). Go on in bfloat16; {growing}",
@@ -143,11 +140,11 @@ class Precision:
             ),
         )
 
-    def _of_lost(self, fault: _Lasting) -> Finding:
+    def _of_lost(self) -> Finding:
         return self._finding(
-            fault,
+            self._lost,
             "warning",
-            f"is losing {fault.share:.0%} of its updates to rounding: weights kept in half precision move only by "
+            f"is losing {self._lost.share:.0%} of its updates to rounding: weights kept in half precision move only by "
             "their last digit. Keep float32 copies of the weights; every step until then is mostly lost",
             f"An update smaller than half the distance of two neighbouring numbers is rounded away: weights moved by "
             f"{self._moved:.2f} of what was meant.",
@@ -158,12 +155,12 @@ class Precision:
             ),
         )
 
-    def _of_swamped(self, fault: _Lasting) -> Finding:
+    def _of_swamped(self) -> Finding:
         return self._finding(
-            fault,
+            self._swamped,
             "warning",
-            f"is losing what its layers add: {fault.share:.0%} of it is too small for the residual stream's last digit."
-            " Keep the stream in float32; the layers that are lost learn nothing",
+            f"is losing what its layers add: {self._swamped.share:.0%} of it is too small for the residual stream's "
+            "last digit. Keep the stream in float32; the layers that are lost learn nothing",
             "The stream has outgrown its branches: in bfloat16 what is under 1/512 of it vanishes in the sum.",
             (
                 "Keep the residual stream in float32.",
@@ -183,17 +180,14 @@ class Precision:
             "lost_update_share": self._lost.share,
             "moved_over_intended": self._moved,
         }
-        evidence = {name: value for name, value in values.items() if isfinite(value)}
-        return Finding(severity, action, cause, remedies, evidence, fault.since, fault.site, self._ruled_out(fault))
+        ruled_out = self._ruled_out(fault)
+        return Finding(severity, action, cause, remedies, words.known(values), fault.since, fault.site, ruled_out)
 
     def _ruled_out(self, fault: _Lasting) -> tuple[str, ...]:
         share, nats = self._swamped.share, self._headroom.nats
-        return tuple(
-            phrase
-            for other, holds, phrase in (
-                (self._overflow, nats >= thresholds.HEADROOM, f"overflow: x{exp(min(nats, 20)):.0f} left"),
-                (self._swamped, share < thresholds.SWAMPED, f"a stream that swallows branches: {share:.1%} of them"),
-                (self._lost, self._lost.share < thresholds.LOST, f"updates lost to rounding: {self._lost.share:.0%}"),
-            )
-            if holds and other is not fault
+        others = (
+            (self._overflow, nats >= thresholds.HEADROOM, f"overflow: x{exp(min(nats, 20)):.0f} left"),
+            (self._swamped, share < thresholds.SWAMPED, f"a stream that swallows branches: {share:.1%} of them"),
+            (self._lost, self._lost.share < thresholds.LOST, f"updates lost to rounding: {self._lost.share:.0%}"),
         )
+        return words.that_hold((holds, phrase) for other, holds, phrase in others if other is not fault)
