@@ -1,14 +1,14 @@
-"""What is known of several ranks: whether their copies of the model are equal, and whose loss is the highest."""
+"""What is known of several ranks: whether copies of the model are equal, how many are read, whose loss is highest."""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from math import inf
 
+import numpy as np
+
+from stabmon.detectors.arrays import Bools
 from stabmon.detectors.thresholds import ranks as thresholds
 from stabmon.records import Site, Snapshot
-
-Bools = NDArray[np.bool_]
 
 
 class Copies:
@@ -48,6 +48,25 @@ class Copies:
     def worst(self) -> int:
         """Index of the block that differs most."""
         return int(np.argmax(np.where(self.apart, self.spread, -1)))
+
+
+class Lost:
+    """Ranks that are not read in full."""
+
+    def __init__(self) -> None:
+        self.ranks_read = self.ranks_lost = 0
+        self.readings = 0
+        """In a row in which some are lost, and others are read."""
+        self.since = 0
+
+    def read(self, snapshot: Snapshot) -> None:
+        read, lost = snapshot.scalar("ranks_read"), snapshot.scalar("ranks_lost")
+        if not (0 <= read < inf and 0 <= lost < inf):
+            return
+        self.ranks_read, self.ranks_lost = int(read), int(lost)
+        if not self.readings:
+            self.since = snapshot.step
+        self.readings = self.readings + 1 if self.ranks_read and self.ranks_lost else 0
 
 
 class Losses:

@@ -1,4 +1,4 @@
-"""Ranks that should train copies of one model and do not, ranks that are not heard, and one whose data is different.
+"""Ranks that should train copies of one model and do not, ranks that are not read, and one whose data is different.
 
 Under data parallelism all ranks hold the same weights, bit for bit: they start equal and take the same averaged step.
 Weights that differ from the start may be parts of a tensor that the loop itself has cut (tensor or expert parallel by
@@ -7,12 +7,11 @@ hand); those that were equal, or that get equal gradients, are copies.
 
 from __future__ import annotations
 
-from math import inf, isfinite
-
 import numpy as np
 
 from stabmon.catalog import Array
-from stabmon.detectors.rank_readings import Copies, Losses
+from stabmon.detectors import words
+from stabmon.detectors.rank_readings import Copies, Losses, Lost
 from stabmon.detectors.thresholds import ranks as thresholds
 from stabmon.records import Finding, Severity, Snapshot
 
@@ -35,21 +34,19 @@ class RankTrouble:
     )
 
     def __init__(self) -> None:
-        self._copies, self._losses = Copies(), Losses()
-        self._heard = self._lost = 0
-        self._lost_readings = self._lost_since = 0
+        self._copies, self._lost, self._losses = Copies(), Lost(), Losses()
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]; empty where there is one process."""
-        heard = snapshot["ranks_read"]
-        if not heard.size:
-            return heard  # nearly every run: a single process
-        if heard[0] >= 0:
+        read = snapshot["ranks_read"]
+        if not read.size:
+            return read  # nearly every run: a single process
+        if read[0] >= 0:
             self._read(snapshot)
-        return np.full(heard.size, self._score(), np.float32)
+        return np.full(read.size, self._score(), np.float32)
 
     def _score(self) -> float:
-        strikes = max(self._copies.readings, self._lost_readings) / thresholds.READINGS
+        strikes = max(self._copies.readings, self._lost.readings) / thresholds.READINGS
         return max(strikes, self._losses.readings / thresholds.LOSS_READINGS)
 
     def _read(self, snapshot: Snapshot) -> None:
@@ -57,21 +54,14 @@ class RankTrouble:
         if sites != self._copies.sites:
             self._copies = Copies(sites)
         self._copies.read(snapshot)
+        self._lost.read(snapshot)
         self._losses.read(snapshot)
-        heard, lost = snapshot.scalar("ranks_read"), snapshot.scalar("ranks_lost")
-        if not (0 <= heard < inf and 0 <= lost < inf):
-            return
-        self._heard, self._lost = int(heard), int(lost)
-        if not self._lost_readings:
-            self._lost_since = snapshot.step
-        some = self._heard > 0 and self._lost > 0
-        self._lost_readings = self._lost_readings + 1 if some else 0
 
     def explain(self, site: int) -> Finding:
         """The worst that is the case, with the block that differs most where copies differ."""
         if self._copies.readings >= thresholds.READINGS:
             return self._differ()
-        return self._unheard() if self._lost_readings >= thresholds.READINGS else self._other_data()
+        return self._unread() if self._lost.readings >= thresholds.READINGS else self._other_data()
 
     def _differ(self) -> Finding:
         copies, since = self._copies, self._copies.since
@@ -81,7 +71,7 @@ class RankTrouble:
             "rank_weight_spread": float(copies.spread[worst]),
             "rank_grad_spread": gradients,
             "blocks_apart": float(blocks),
-            "ranks_read": float(self._heard),
+            "ranks_read": float(self._lost.ranks_read),
         }
         if not copies.sure:
             told = f"has other weights on every rank, in all {blocks} blocks, since its start, and averages nothing"
@@ -94,17 +84,17 @@ class RankTrouble:
             "lost",
             cause=_cause(gradients),
             remedies=_SYNCHRONISE if not gradients <= thresholds.EQUAL else _RELOAD,
-            evidence={name: value for name, value in values.items() if isfinite(value)},
+            evidence=words.known(values),
             since=since,
             site=copies.sites[worst],
             ruled_out=_ruled_out(copies, gradients),
         )
 
-    def _unheard(self) -> Finding:
-        world = self._heard + self._lost
+    def _unread(self) -> Finding:
+        read, lost, since = self._lost.ranks_read, self._lost.ranks_lost, self._lost.since
         return Finding(
             severity="warning",
-            action=f"is not read in full on {self._lost} of {world} ranks since step {self._lost_since}. Look into "
+            action=f"is not read in full on {lost} of {read + lost} ranks since step {since}. Look into "
             "their logs; the training goes on, but what befalls those ranks is not seen",
             cause="A part of stabmon failed there and was dropped: means are over the other ranks, and sums over "
             "sharded tensors are not told any more.",
@@ -112,9 +102,9 @@ class RankTrouble:
                 "Search the ranks' logs for 'stabmon:': the part and its traceback stand there.",
                 "Report it; until then leave the part out (exclude=, or a lower level=).",
             ),
-            evidence={"ranks_read": float(self._heard), "ranks_lost": float(self._lost)},
-            since=self._lost_since,
-            ruled_out=(f"a dead rank: all {world} took part in this step's all-reduce",),
+            evidence={"ranks_read": float(read), "ranks_lost": float(lost)},
+            since=since,
+            ruled_out=(f"a dead rank: all {read + lost} took part in this step's all-reduce",),
         )
 
     def _other_data(self) -> Finding:
