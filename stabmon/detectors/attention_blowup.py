@@ -6,19 +6,30 @@ fine at a hot learning rate, and so does an entropy of .05); growth that no drif
 
 from __future__ import annotations
 
-from math import isfinite
+from dataclasses import dataclass
+from math import isfinite, nan
 
 import numpy as np
 
 from stabmon.catalog import Array
 from stabmon.detectors import words
-from stabmon.detectors.attention_readings import Sharpening, bfloat16_step
+from stabmon.detectors.arrays import Bools
+from stabmon.detectors.attention_readings import Sharpening
 from stabmon.detectors.blowup_readings import Clock
-from stabmon.detectors.growth import Mask
 from stabmon.detectors.level import Level, log_loss
 from stabmon.detectors.thresholds import attention as thresholds
 from stabmon.detectors.thresholds import blowup
 from stabmon.records import Finding, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class _Then:
+    """What was read when the growth began; NaN: not known."""
+
+    rate: float
+    """The learning rate."""
+    stream: float
+    """The largest norm input."""
 
 
 class AttentionBlowup:
@@ -47,10 +58,10 @@ class AttentionBlowup:
         self._layers = Sharpening(0)
         self._scores: Array = np.zeros(0, np.float32)
         self._step = 0
-        self._stream = self._trust = float("nan")
+        self._stream = self._trust = nan
         """Largest norm input, and trust ratio: the latest of those at which something grew."""
-        self._then: tuple[float, float] | None = None
-        """Learning rate and largest norm input when the growth began."""
+        self._then: _Then | None = None
+        """None: nothing grows."""
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[attention layer]."""
@@ -85,16 +96,16 @@ class AttentionBlowup:
             self._stream = float(stream[np.isfinite(stream)].max())
         self._trust = trust if isfinite(trust) else self._trust
         if self._then is None:
-            self._then = (self._clock.rate or 0.0, self._stream)
+            self._then = _Then(self._clock.rate, self._stream)
 
     @property
-    def _lasting(self) -> Mask:
+    def _lasting(self) -> Bools:
         hold = min(thresholds.HOLD_STEPS, thresholds.HOLD_SHARE * self._step)
-        lasting: Mask = self._step - self._layers.since >= hold
+        lasting: Bools = self._step - self._layers.since >= hold
         return lasting
 
     @property
-    def _all_together(self) -> Mask:
+    def _all_together(self) -> Bools:
         """The layers that grow, where all do on average and learn nothing by it."""
         layers = self._layers
         none = self._step < thresholds.FIRST_STEP or np.isnan(layers.together.since) or self._learns
@@ -102,22 +113,22 @@ class AttentionBlowup:
 
     @property
     def _learns(self) -> bool:
-        """Whether the loss falls so fast that sharper attention is what is learnt; also where there is none."""
+        """Whether the loss falls so fast that sharper attention is what is learnt; true too where no loss is read."""
         return not self._rises >= -thresholds.LEARNS
 
     @property
-    def _large(self) -> Mask:
-        large: Mask = self._layers.logit > thresholds.LARGE
+    def _large(self) -> Bools:
+        large: Bools = self._layers.logit > thresholds.LARGE
         return large
 
     @property
     def _rises(self) -> float:
         """ln(loss / its best level)."""
-        return self._loss.recent.median - self._loss.best if self._loss.recent.full else float("nan")
+        return self._loss.recent.median - self._loss.best if self._loss.recent.full else nan
 
     @property
     def _suffers(self) -> bool:
-        """Whether the loss has begun to rise; also where there is none."""
+        """Whether the loss has begun to rise; true too where no loss is read."""
         return not self._rises <= max(thresholds.SUFFERS, thresholds.SUFFERS_NOISE * self._loss.noise)
 
     def explain(self, site: int) -> Finding:
@@ -130,17 +141,17 @@ class AttentionBlowup:
         return Finding(
             severity="critical" if critical else "warning",
             action=self._action(site, since, growing),
-            cause=self._cause(site, growing),
-            remedies=self._remedies(site, since),
+            cause=self._cause(growing),
+            remedies=self._remedies(since),
             evidence=self._evidence(site),
             since=since,
             ruled_out=self._ruled_out(site),
         )
 
     def _action(self, site: int, since: int, growing: bool) -> str:
-        logit, slower = self._layers.logit[site], words.slower(self._clock.rate or 0, 3)
+        logit, slower = self._layers.logit[site], words.slower(self._clock.rate, 3)
         if not growing:
-            spacing = words.whole(bfloat16_step(logit))
+            spacing = words.whole(words.bfloat16_step(logit))
             return (
                 f"has attention logits of {words.whole(logit)}: bfloat16 rounds them to {spacing} nats. Limit them "
                 "(QK-norm or QK-Clip); such a layer looks at one key, and by chance at which"
@@ -167,9 +178,8 @@ class AttentionBlowup:
             return f"its entropy falls to .1 {collapse}"
         return f"they reach 1,000 {huge}" if huge else "the loss follows within some 100 steps"
 
-    def _cause(self, site: int, growing: bool) -> str:
-        rise = self._rise
-        why = f"; the learning rate has risen x{rise:.1f} meanwhile" if rise > blowup.JUMP else ""
+    def _cause(self, growing: bool) -> str:
+        why = f"; the learning rate has risen x{self._ramp:.1f} meanwhile" if self._ramp > blowup.JUMP else ""
         how = (
             f"Queries times keys grow faster than any steady drift of their weights (step^2) explains{why}"
             if growing
@@ -180,9 +190,9 @@ class AttentionBlowup:
             "the loss shows it late."
         )
 
-    def _remedies(self, site: int, since: int) -> tuple[str, ...]:
-        slower = words.slower(self._clock.rate or 0, 3)
-        ramp = ", and end the ramp that it is on" if self._rise > blowup.JUMP else ""
+    def _remedies(self, since: int) -> tuple[str, ...]:
+        slower = words.slower(self._clock.rate, 3)
+        ramp = ", and end the ramp that it is on" if self._ramp > blowup.JUMP else ""
         return (
             f"QK-Clip: after each step multiply the query and key weights of every head whose largest logit S is over "
             f"{thresholds.CLIP:.0f} by sqrt({thresholds.CLIP:.0f} / S).",
@@ -192,13 +202,12 @@ class AttentionBlowup:
         )
 
     @property
-    def _rise(self) -> float:
-        """By which the learning rate has risen since the growth began."""
-        then = self._then[0] if self._then else 0.0
-        return (self._clock.rate or 0.0) / then if then > 0 else float("nan")
+    def _ramp(self) -> float:
+        """By which the learning rate has risen since the growth began; NaN: not known."""
+        return self._clock.rise_from(self._then.rate) if self._then else nan
 
     def _evidence(self, site: int) -> dict[str, float]:
-        layers, rate = self._layers, self._clock.rate
+        layers = self._layers
         values = {
             "attention_logit_max": layers.logit[site],
             "growth_exponent": layers.exponent[site],
@@ -209,29 +218,27 @@ class AttentionBlowup:
             "median_of_layers": float(np.nanmedian(layers.logit)),
             "loss_rise": self._rises,
             "trust_ratio": self._trust,
-            "learning_rate": float("nan") if rate is None else rate,
+            "learning_rate": self._clock.rate,
         }
-        return {name: float(value) for name, value in values.items() if isfinite(value)}
+        return words.known(values)
 
     def _ruled_out(self, site: int) -> tuple[str, ...]:
         layers = self._layers
         entropy, before = layers.entropy[site], layers.before[site]
-        then = self._then[1] if self._then else 0.0
-        stream = self._stream / then if then > 0 else float("nan")
-        return tuple(
-            phrase
-            for holds, phrase in (
+        then = self._then.stream if self._then else nan
+        stream = self._stream / then if then > 0 else nan
+        return words.that_hold(
+            (
                 (
                     entropy * thresholds.FALLEN < before,
                     f"one odd token or head: the mean entropy fell from {before:.2g} to {entropy:.2g}",
                 ),
                 (not self._suffers, f"harm to the loss, so far: {np.expm1(self._rises):+.1%} against its best"),
-                (self._rise <= blowup.JUMP, f"a rising learning rate: x{self._rise:.2f} since it began"),
+                (self._ramp <= blowup.JUMP, f"a rising learning rate: x{self._ramp:.2f} since it began"),
                 (
                     stream < thresholds.GROWN,
                     f"a residual stream that grows: its largest norm input is x{stream:.1f} of then",
                 ),
                 (self._trust >= blowup.TRUST, f"updates that overshoot, so far: trust ratio {self._trust:.2f}"),
             )
-            if holds
         )

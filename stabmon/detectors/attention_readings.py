@@ -6,11 +6,10 @@ from math import isnan, log
 
 import numpy as np
 
+from stabmon.detectors.arrays import Bools, Floats, beside, logs_of
 from stabmon.detectors.blowup_readings import Clock
 from stabmon.detectors.forecast import Crossing, crossing
-from stabmon.detectors.growth import Mask, logs_of, power_trail, since_when
-from stabmon.detectors.level import beside
-from stabmon.detectors.slope import Floats
+from stabmon.detectors.growth import power_trail, since_when
 from stabmon.detectors.thresholds import attention as thresholds
 from stabmon.detectors.trail import Trail
 from stabmon.records import Snapshot
@@ -27,7 +26,7 @@ class Together:
         self.exponent = float("nan")
         """p."""
         self.since = float("nan")
-        """Step since when they sharpen: no drift of weights, and no one layer's. NaN: they do not."""
+        """Step since when they sharpen faster than weights that drift make them; NaN: they do not."""
         self._trail = Trail(thresholds.TOGETHER_STEPS, thresholds.TOGETHER_SPACING)
         """Means of ln S and -ln H over the step."""
 
@@ -101,33 +100,27 @@ class Sharpening:
         self.since = since_when(self.since, fast, known, step)
 
     @property
-    def rising(self) -> Mask:
+    def rising(self) -> Bools:
         """Whether S has risen lately as far as the layers have together."""
         logs = self._short.values[:, : len(self.logit)]
-        rises: Mask = logs[-1] - np.fmin.reduce(logs, axis=0) > log(thresholds.TOGETHER_GROWN)
+        rises: Bools = logs[-1] - np.fmin.reduce(logs, axis=0) > log(thresholds.TOGETHER_GROWN)
         return rises
 
     @property
-    def huge(self) -> Mask:
+    def huge(self) -> Bools:
         """Whether S is beyond what halves can tell apart, and was not so from the start."""
         return (self.logit > thresholds.HUGE) & (self.logit > thresholds.GROWN * self._first)
 
     @property
-    def sharp(self) -> Mask:
+    def sharp(self) -> Bools:
         """Whether H is low, and fell while S grew."""
         return (self.entropy < thresholds.SHARP) & (self.entropy * thresholds.FALLEN < self.before)
 
     def forecast(self, layer: int) -> Crossing | None:
         """When S reaches 1,000."""
-        values = self._short.values[:, layer]
-        return crossing(list(self._short.places), list(values), log(thresholds.HUGE))
+        return crossing(*self._short.column(layer), log(thresholds.HUGE))
 
     def collapse(self, layer: int) -> Crossing | None:
         """When H falls to .1."""
-        values = -self._short.values[:, len(self.logit) + layer]
-        return crossing(list(self._short.places), list(values), -log(thresholds.SHARP))
-
-
-def bfloat16_step(value: float) -> float:
-    """Distance of neighbouring numbers of that size in bfloat16: 2 from 256 on."""
-    return float(2.0 ** (np.floor(np.log2(value)) - 7))
+        steps, values = self._short.column(len(self.logit) + layer)
+        return crossing(steps, [-value for value in values], -log(thresholds.SHARP))

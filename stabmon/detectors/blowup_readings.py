@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from math import isfinite, log
+from math import isfinite, log, nan
 
 import numpy as np
 
 from stabmon.catalog import Array
+from stabmon.detectors.arrays import Bools, Floats, logs_of
 from stabmon.detectors.forecast import REACH, SPACING, Crossing, crossing
-from stabmon.detectors.growth import Mask, logs_of, power_trail, since_when
-from stabmon.detectors.slope import Floats
+from stabmon.detectors.growth import power_trail, since_when
 from stabmon.detectors.thresholds import blowup as thresholds
 from stabmon.detectors.thresholds.precision import FLOAT16
 from stabmon.detectors.trail import Trail
@@ -20,7 +20,7 @@ from stabmon.records import Site, Snapshot
 _STREAM = ("", "pre", "post", "parallel", "final")
 
 
-def stream(sites: Sequence[Site]) -> Mask:
+def on_stream(sites: Sequence[Site]) -> Bools:
     """Which norms see the residual stream. One after a branch sees the branch and divides its growth away before it is
     added; in a sandwich, which has one before and one after, that is every second one of a layer, in forward order.
     """
@@ -45,7 +45,8 @@ class Clock:
         self.now = 0.0
         self.pace = 0.0
         """What one step adds."""
-        self.rate: float | None = None
+        self.rate = nan
+        """The learning rate that was read last; NaN: none was."""
         self._top = 0.0
         """Highest rate of the warm-up."""
         self._steady = 0
@@ -61,13 +62,17 @@ class Clock:
             self.now += (snapshot.step - self._step) * self.pace
             self._step = snapshot.step
 
+    def rise_from(self, rate: float) -> float:
+        """By which the learning rate has risen from that one; NaN where it was 0 or is not known."""
+        return self.rate / rate if rate > 0 else nan
+
     def _read(self, rate: float) -> None:
         if self._steady < self.STEADY:
             self._steady = 0 if rate > self._top else self._steady + 1
             self._top = self.pace = max(self._top, rate)
-        elif self.rate is not None and rate > thresholds.JUMP * self.rate:
+        elif rate > thresholds.JUMP * self.rate:
             self.pace = max(self._top, rate)
-        elif self.rate is not None and rate * thresholds.JUMP < self.rate:
+        elif rate * thresholds.JUMP < self.rate:
             self.pace = min(self.pace, max(self._top, rate))
         self.rate = rate
 
@@ -145,18 +150,18 @@ class Growth:
         """When the largest value, taken as 30 times the rms, would pass float16's: where the range is not read."""
         return crossing(*self._range.column(site), 2 * (FLOAT16 - log(thresholds.CREST)))
 
-    def depth_factor(self, streams: Mask) -> float:
-        """By which n grows from norm to norm; NaN where it grows linearly in depth (or is no stream of six norms)."""
-        logs = self.logs[streams]
+    def depth_factor(self, on_stream: Bools) -> float:
+        """By which n grows from norm to norm; NaN where it grows linearly in depth, or of fewer than six norms."""
+        logs = self.logs[on_stream]
         if len(logs) < thresholds.DEPTHS or not np.isfinite(logs).all():
-            return float("nan")
+            return nan
         depth = np.arange(len(logs), dtype=float)
         slope, level = np.polyfit(depth, logs, 1)
         straight = np.polyval(np.polyfit(depth, np.exp(logs), 1), depth)
         with np.errstate(invalid="ignore", divide="ignore"):
             linear = float(((np.log(straight) - logs) ** 2).sum())
         exponential = float(((level + slope * depth - logs) ** 2).sum())
-        return float(np.exp(slope)) if slope > 0 and not linear <= exponential else float("nan")
+        return float(np.exp(slope)) if slope > 0 and not linear <= exponential else nan
 
 
 class Shocks:
@@ -169,7 +174,7 @@ class Shocks:
         self.overshot = -1
         """Last step at which an update overshot; of those in a row that the trust ratio shows, the first."""
         self._low: deque[int] = deque(maxlen=thresholds.TRUST_READINGS)
-        self._trail: deque[tuple[int, float]] = deque(maxlen=self.LAST)
+        self._changes: deque[tuple[int, float]] = deque(maxlen=self.LAST)
 
     def read(self, snapshot: Snapshot) -> None:
         change = snapshot.scalar("output_change_kl")
@@ -179,7 +184,7 @@ class Shocks:
         if isfinite(change):
             self.latest["output_change_kl"] = change
             if change > 0:
-                self._trail.append((snapshot.step, log(change)))
+                self._changes.append((snapshot.step, log(change)))
             if change > thresholds.SHOCK:
                 self.overshot = snapshot.step
         if isfinite(trust):
@@ -193,8 +198,8 @@ class Shocks:
 
     def forecast(self) -> Crossing | None:
         """When one update changes the output by .2 nats a token."""
-        return crossing([s for s, _ in self._trail], [v for _, v in self._trail], log(thresholds.SHOCK))
+        return crossing([s for s, _ in self._changes], [v for _, v in self._changes], log(thresholds.SHOCK))
 
 
 def _misfit(x: Floats, y: Floats) -> float:
-    return float(((y - np.polyval(np.polyfit(x, y, 1), x)) ** 2).sum()) if len(y) > 2 else float("nan")
+    return float(((y - np.polyval(np.polyfit(x, y, 1), x)) ** 2).sum()) if len(y) > 2 else nan

@@ -8,7 +8,7 @@ import numpy as np
 
 from stabmon.catalog import Array
 from stabmon.detectors import words
-from stabmon.detectors.slope import Floats
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.thresholds import logits as thresholds
 from stabmon.detectors.trail import Trail
 from stabmon.records import Finding, Snapshot
@@ -58,27 +58,28 @@ class LogitDrift:
 
     def explain(self, site: int) -> Finding:
         """How large log Z is, how fast it grows, and whether all logits move together."""
-        first, last = self._trail.values[0], self._trail.last
-        before, now, least, most = map(words.whole, (first[0], last[0], first[2], last[2]))
-        step = 2.0 ** np.floor(np.log2(last[0]) - 7)
-        moved, mean = last[1] - first[1], last[3] - first[3]
-        largest = f" (the largest from {least} to {most})" if isfinite(first[2] + last[2]) else ""
-        together = isfinite(mean) and abs(mean) > thresholds.TOGETHER * abs(moved) and mean * moved > 0
+        rms_then, log_z_then, largest_then, mean_then = self._trail.values[0]
+        rms, log_z, largest, mean = self._trail.last
+        before, now, step = words.whole(rms_then), words.whole(rms), words.bfloat16_step(rms)
+        moved, shifted = log_z - log_z_then, mean - mean_then
+        known = isfinite(largest_then + largest)
+        ends = f" (the largest from {words.whole(largest_then)} to {words.whole(largest)})" if known else ""
+        together = isfinite(shifted) and abs(shifted) > thresholds.TOGETHER * abs(moved) and shifted * moved > 0
         how = (
-            f"All logits move together (their mean by {mean:+.0f}): the softmax does not see it"
+            f"All logits move together (their mean by {shifted:+.0f}): the softmax does not see it"
             if together
-            else f"The logits spread{largest}: the head grows"
+            else f"The logits spread{ends}: the head grows"
         )
         values = {
-            "log_z_rms": last[0],
-            "log_z_rms_at_half": first[0],
-            "log_z": last[1],
-            "logit_max": last[2],
-            "logit_mean": last[3],
+            "log_z_rms": rms,
+            "log_z_rms_at_half": rms_then,
+            "log_z": log_z,
+            "logit_max": largest,
+            "logit_mean": mean,
             "bfloat16_spacing": step,
         }
         other = "a head that grows" if together else "a shift of all logits"
-        ruled_out = f"{other}: mean logit {first[3]:.1f} -> {last[3]:.1f}, log Z {first[1]:.1f} -> {last[1]:.1f}"
+        ruled_out = f"{other}: mean logit {mean_then:.1f} -> {mean:.1f}, log Z {log_z_then:.1f} -> {log_z:.1f}"
         return Finding(
             severity="warning",
             action=f"has output logits that drift: |log Z| grew from {before} to {now} nats since step "
@@ -90,9 +91,9 @@ class LogitDrift:
                 "Compute the logits and the loss in float32.",
                 "Put weight decay on the output head, or lower its learning rate.",
             ),
-            evidence={name: float(value) for name, value in values.items() if isfinite(value)},
+            evidence=words.known(values),
             since=self._since,
-            ruled_out=(ruled_out,) if isfinite(mean + moved) else (),
+            ruled_out=(ruled_out,) if isfinite(shifted + moved) else (),
         )
 
 

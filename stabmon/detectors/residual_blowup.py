@@ -6,17 +6,28 @@ in one direction give n ~ t^2 and a random walk n ~ t, so p = d ln n / d ln t st
 
 from __future__ import annotations
 
-from math import exp, isfinite, log
+from dataclasses import dataclass
+from math import exp, isfinite, log, nan
 
 import numpy as np
 
 from stabmon.catalog import Array
 from stabmon.detectors import words
-from stabmon.detectors.blowup_readings import Clock, Growth, Shocks, stream
+from stabmon.detectors.blowup_readings import Clock, Growth, Shocks, on_stream
 from stabmon.detectors.headroom import Headroom
 from stabmon.detectors.thresholds import blowup as thresholds
 from stabmon.detectors.thresholds import precision
 from stabmon.records import Finding, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class _Then:
+    """What was read when the growth that lasts began; NaN: not known."""
+
+    rate: float
+    """The learning rate."""
+    share: float
+    """The context share."""
 
 
 class ResidualBlowup:
@@ -40,19 +51,19 @@ class ResidualBlowup:
     def __init__(self) -> None:
         self._clock, self._shocks, self._headroom = Clock(), Shocks(), Headroom()
         self._growth = Growth(0)
-        self._streams = stream(())
+        self._on_stream = on_stream(())
         self._scores: Array = np.zeros(0, np.float32)
         self._step = 0
-        self._share = float("nan")
-        self._then: tuple[float, float] | None = None
-        """Learning rate and context share when the growth that lasts began."""
+        self._share = nan
+        self._then: _Then | None = None
+        """None: nothing grows."""
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[norm]."""
         values = snapshot["norm_input_msq"]
         if len(values) != len(self._scores):
             self._growth = Growth(len(values))
-            self._streams = stream(snapshot.layout.sites_of("norm_input_msq"))
+            self._on_stream = on_stream(snapshot.layout.sites_of("norm_input_msq"))
             self._scores = np.zeros(len(values), np.float32)
         self._clock.tick(snapshot)
         self._shocks.read(snapshot)
@@ -66,13 +77,13 @@ class ResidualBlowup:
         self._headroom.read(snapshot)
         share = snapshot.scalar("context_share")
         self._share = share if isfinite(share) else self._share
-        if not np.isfinite(self._growth.since[self._streams]).any():
+        if not np.isfinite(self._growth.since[self._on_stream]).any():
             self._then = None
         elif self._then is None:
-            self._then = (self._clock.rate or 0.0, self._share)
+            self._then = _Then(self._clock.rate, self._share)
         exponent = self._growth.exponent
         score = np.where(np.isnan(exponent), 0, exponent) / thresholds.EXPONENT
-        lasting = self._streams & (self._step - self._growth.since >= thresholds.HOLD_STEPS)
+        lasting = self._on_stream & (self._step - self._growth.since >= thresholds.HOLD_STEPS)
         if lasting.any() and not (self._spreads() and self._alive()):
             lasting[:] = False
         self._scores = np.where(lasting, np.maximum(score, 1), np.clip(score, 0, 0.99)).astype(np.float32)
@@ -83,11 +94,13 @@ class ResidualBlowup:
 
     @property
     def _largest(self) -> int:
-        return int(np.argmax(np.where(self._streams, np.nan_to_num(self._growth.logs, nan=-np.inf), -np.inf)))
+        return int(np.argmax(np.where(self._on_stream, np.nan_to_num(self._growth.logs, nan=-np.inf), -np.inf)))
 
     def _alive(self) -> bool:
-        """Not a stall, nor nothing to learn: what grows there is told of as that; nor a plateau on which it swells."""
-        share = self._then[1] if self._then else float("nan")
+        """False in a stall, and where there is nothing to learn: another detector tells of that. False too on a
+        plateau, until the stream has grown by more than it swells there.
+        """
+        share = self._then.share if self._then else nan
         swells = share < thresholds.PLATEAU and not self._growth.risen(self._largest) > thresholds.SWELLS
         return not (share < thresholds.COLLAPSED or swells)
 
@@ -116,16 +129,15 @@ class ResidualBlowup:
     @property
     def _collapsed(self) -> bool:
         """Whether it has broken already: it had told positions apart when the growth began, and does so no more."""
-        return self._then is not None and self._share < thresholds.COLLAPSED and self._then[1] > thresholds.ALIVE
+        return self._then is not None and self._share < thresholds.COLLAPSED and self._then.share > thresholds.ALIVE
 
     @property
     def _ramp(self) -> float:
-        """By which the learning rate has risen since the growth began."""
-        then = self._then[0] if self._then else 0.0
-        return (self._clock.rate or 0.0) / then if then > 0 else float("nan")
+        """By which the learning rate has risen since the growth began; NaN: not known."""
+        return self._clock.rise_from(self._then.rate) if self._then else nan
 
     def _action(self, site: int, since: int) -> str:
-        slower = words.slower(self._clock.rate or 0, 10)
+        slower = words.slower(self._clock.rate, 10)
         grows = f"a norm's input grows as step^{self._growth.exponent[site]:.1f} since step {since}"
         if self._collapsed:
             return (
@@ -152,7 +164,7 @@ class ResidualBlowup:
         )
 
     def _remedies(self, since: int) -> tuple[str, ...]:
-        slower = words.slower(self._clock.rate or 0, 10)
+        slower = words.slower(self._clock.rate, 10)
         ramp = ", and end the ramp that it is on" if self._ramp > thresholds.JUMP else ""
         untold = self._growth.overflow(self._largest) if np.isnan(self._headroom.largest) else None
         return (
@@ -164,26 +176,25 @@ class ResidualBlowup:
         )
 
     def _evidence(self, site: int) -> dict[str, float]:
-        growth, rate = self._growth, self._clock.rate
+        growth = self._growth
         values = {
             "norm_input_msq": exp(growth.logs[site]),
             "growth_exponent": growth.exponent[site],
             "times_since_it_began": growth.risen(site),
-            "doubling_steps": log(2) / growth.rate[site] if growth.rate[site] > 0 else float("nan"),
-            "growth_per_norm": growth.depth_factor(self._streams),
+            "doubling_steps": log(2) / growth.rate[site] if growth.rate[site] > 0 else nan,
+            "growth_per_norm": growth.depth_factor(self._on_stream),
             **self._shocks.latest,
             "precision_headroom": self._headroom.nats,
             "activation_max": self._headroom.largest,
             "context_share": self._share,
-            "learning_rate": float("nan") if rate is None else rate,
+            "learning_rate": self._clock.rate,
         }
-        return {name: float(value) for name, value in values.items() if isfinite(value)}
+        return words.known(values)
 
     def _ruled_out(self) -> tuple[str, ...]:
         trust, change = (self._shocks.latest.get(name) for name in ("trust_ratio", "output_change_kl"))
-        return tuple(
-            phrase
-            for holds, phrase in (
+        return words.that_hold(
+            (
                 (self._ramp <= thresholds.JUMP, f"a rising learning rate: x{self._ramp:.2f} since it began"),
                 (
                     change is not None and change <= thresholds.SHOCK,
@@ -199,5 +210,4 @@ class ResidualBlowup:
                     f"overflow, so far: x{exp(min(self._headroom.nats, 99)):.0f} left",
                 ),
             )
-            if holds
         )

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.attention_blowup import AttentionBlowup
-from stabmon.detectors.attention_readings import bfloat16_step
+from stabmon.detectors.words import bfloat16_step
 from stabmon.records import Snapshot
-from tests.detectors.series import alerts_of, make_series, told
-
-Floats = NDArray[np.float64]
-
-
-def steps(count: int) -> Floats:
-    return np.arange(1.0, count + 1)
+from tests.detectors.series import alerts_of, make_series, steps, told
 
 
 def run(logit: ArrayLike, entropy: ArrayLike, **more: ArrayLike) -> list[Snapshot]:

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from stabmon.detectors.blowup_readings import Clock, Growth, Shocks, stream
+from stabmon.detectors.arrays import Floats
+from stabmon.detectors.blowup_readings import Clock, Growth, Shocks, on_stream
 from stabmon.records import Site
 from tests.detectors.series import make_series
-
-Floats = NDArray[np.float64]
 
 
 def site(layer: int | None, placement: str) -> Site:
@@ -30,7 +28,7 @@ def site(layer: int | None, placement: str) -> Site:
 def test_norms_off_the_residual_stream_are_not_judged(placements: list[str], seen: list[int]) -> None:
     layers = [site(layer, placement) for layer in range(3) for placement in placements]
     around = [site(None, "embedding"), *layers, site(None, "final")]
-    assert stream(around).tolist() == [False, *[bool(s) for s in seen * 3], True]
+    assert on_stream(around).tolist() == [False, *[bool(s) for s in seen * 3], True]
 
 
 def times(rate: Floats) -> Floats:
