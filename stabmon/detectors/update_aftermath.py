@@ -18,7 +18,7 @@ class Aftermath:
     """
 
     def __init__(self) -> None:
-        self.suspect: Shock | None = None
+        self._suspect: Shock | None = None
         """The update that is looked at."""
         self._before: deque[float] = deque(maxlen=thresholds.LOSSES_BEFORE)
         self._since: deque[float] = deque(maxlen=thresholds.LOSSES_SINCE)
@@ -30,7 +30,7 @@ class Aftermath:
         if isnan(loss):
             return
         self._losses.append(loss)
-        (self._since if self.suspect else self._before).append(loss if isnan(unigram) else loss - unigram)
+        (self._since if self._suspect else self._before).append(loss if isnan(unigram) else loss - unigram)
 
     @property
     def learns(self) -> bool:
@@ -42,21 +42,18 @@ class Aftermath:
         return before - now > thresholds.LEARNS * before
 
     def suspects(self, shock: Shock) -> None:
-        """Of several it is the first, whose losses before it are none of an update that went too far."""
-        self.suspect = self.suspect or shock
+        """Of several the first is kept: no losses before it come after an update that went too far."""
+        self._suspect = self._suspect or shock
 
     def confirmed(self) -> Shock | None:
         """At a reading, once five losses have come: the update, if each of them is over all of the eight before it.
         It is asked once.
         """
-        if self.suspect is None or len(self._since) < thresholds.LOSSES_SINCE:
+        if self._suspect is None or len(self._since) < thresholds.LOSSES_SINCE:
             return None
         known = len(self._before) == thresholds.LOSSES_BEFORE
         lasts = known and min(self._since) > max(self._before)
-        found = replace(self.suspect, verdict="overshot") if lasts else None
-        self.forget()
-        return found
-
-    def forget(self) -> None:
-        self.suspect = None
+        found = replace(self._suspect, verdict="overshot") if lasts else None
+        self._suspect = None
         self._since.clear()
+        return found

@@ -7,12 +7,11 @@ from math import isfinite
 from typing import Literal
 
 from stabmon.detectors import words
+from stabmon.detectors.thresholds import updates as thresholds
 from stabmon.detectors.update_readings import Reading, Updates
 from stabmon.records import Finding, Severity
 
 Verdict = Literal["overshot", "shock", "overshoots", "edge", "first"]
-JUMPED = 1.5
-"""Times the learning rate of the reading before."""
 _SEVERITY: dict[Verdict, Severity] = {
     "overshot": "critical",
     "shock": "warning",
@@ -38,7 +37,7 @@ class Shock:
     @property
     def raised(self) -> bool:
         """Whether the learning rate jumped since the reading before."""
-        return self.rate > JUMPED * self.before
+        return self.rate > thresholds.JUMPED * self.before
 
     @property
     def single(self) -> bool:
@@ -74,7 +73,7 @@ def finding(shock: Shock, updates: Updates) -> Finding:
         action=_action(shock, updates),
         cause=_cause(shock),
         remedies=_remedies(shock),
-        evidence={name: value for name, value in numbers.items() if isfinite(value)},
+        evidence=words.known(numbers),
         since=shock.since,
         ruled_out=_ruled_out(shock),
     )

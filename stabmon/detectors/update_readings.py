@@ -43,7 +43,7 @@ class Reading:
 
     @property
     def exploded(self) -> bool:
-        """It did by so much that no other reading need say so."""
+        """It rose by so much that no later loss need confirm it."""
         return self.overshot and self.actual > thresholds.EXPLODED
 
 

@@ -6,11 +6,10 @@ How far the output moved (KL, nats) is steady; so that comes first, and the loss
 
 from __future__ import annotations
 
-from math import inf, nan
-
-import numpy as np
+from math import inf, isnan, nan
 
 from stabmon.catalog import Array
+from stabmon.detectors.arrays import of_the_model
 from stabmon.detectors.thresholds import updates as thresholds
 from stabmon.detectors.update_aftermath import Aftermath
 from stabmon.detectors.update_finding import Shock, Verdict, finding
@@ -55,10 +54,9 @@ class UpdateShock:
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]."""
         self._aftermath.see(snapshot)
-        slots = snapshot.layout.slots("output_change_msq")
-        if slots.size and not np.isnan(snapshot.values[slots[0]]):
+        if not isnan(snapshot.scalar("output_change_msq")):
             self._read(snapshot)
-        return np.array([self._score] * slots.size, np.float32)
+        return of_the_model(self._score, snapshot, "output_change_msq")
 
     def explain(self, site: int) -> Finding:
         """How far the update moved the output, and what the loss did."""
@@ -66,14 +64,7 @@ class UpdateShock:
         return finding(self._found, self._updates)
 
     def _read(self, snapshot: Snapshot) -> None:
-        reading = Reading(
-            snapshot.step,
-            change=snapshot.scalar("total_output_change_ratio"),
-            kl=snapshot.scalar("output_change_kl"),
-            actual=snapshot.scalar("actual_loss_change"),
-            predicted=snapshot.scalar("predicted_loss_change"),
-            plateau=snapshot.scalar("context_share") < thresholds.PLATEAU_SHARE,
-        )
+        reading = _reading(snapshot)
         levels = self._updates.levels(reading)
         near, limit = levels.near, levels.limit
         shock = reading.size > limit and reading.step > thresholds.SETTLED_STEP
@@ -83,19 +74,15 @@ class UpdateShock:
         verdict = self._verdict(reading, shock, snapshot)
         usual = near if shock else levels.own
         found = Shock(verdict, snapshot.step, reading, usual, self._before, rate) if verdict else None
-        lasting = self._lasting(found)
-        if found is not None and found.verdict == "shock" and self._aftermath.learns:
-            found = None
-        self._found = lasting or (found and found.after(self._found))
+        confirmed = self._aftermath.confirmed()
+        if found is not None and found.verdict == "shock":
+            if reading.overshot:
+                self._aftermath.suspects(found)
+            if self._aftermath.learns:
+                found = None
+        self._found = confirmed or (found and found.after(self._found))
         self._score = max(self._found.reading.size / limit, 1.0) if self._found else 0.0
         self._before = rate
-
-    def _lasting(self, found: Shock | None) -> Shock | None:
-        """The update of a reading before, once the loss has confirmed it."""
-        lasting = self._aftermath.confirmed()
-        if found is not None and found.verdict == "shock" and found.reading.overshot:
-            self._aftermath.suspects(found)
-        return lasting
 
     def _verdict(self, reading: Reading, shock: bool, snapshot: Snapshot) -> Verdict | None:
         if shock and reading.exploded:
@@ -108,6 +95,17 @@ class UpdateShock:
             return "edge"
         first = reading.step <= thresholds.FIRST_STEP and reading.change > thresholds.FIRST_CHANGE
         return "first" if first and _post(snapshot) and not snapshot.scalar("pretrained") > 0 else None
+
+
+def _reading(snapshot: Snapshot) -> Reading:
+    return Reading(
+        snapshot.step,
+        change=snapshot.scalar("total_output_change_ratio"),
+        kl=snapshot.scalar("output_change_kl"),
+        actual=snapshot.scalar("actual_loss_change"),
+        predicted=snapshot.scalar("predicted_loss_change"),
+        plateau=snapshot.scalar("context_share") < thresholds.PLATEAU_SHARE,
+    )
 
 
 def _post(snapshot: Snapshot) -> bool:

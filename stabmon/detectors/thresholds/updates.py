@@ -84,6 +84,9 @@ LOSSES_SINCE = 5
 """Losses of batches before and after a smaller rise, which is critical where each of the latter is over all of the
 former: by ranks alone, 1 in 1,287. Chosen."""
 
+JUMPED = 1.5
+"""Times the learning rate of the reading before, for it to be named as the cause. Chosen: as CHANGE."""
+
 HOT = 0.03
 HOT_RATIO = 3.0
 """Nats. Measured: an attention fault raises KL from .01 to .03. Live: runs without a fault pass it in no two of three
