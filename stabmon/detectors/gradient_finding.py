@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import exp, isfinite
 from typing import Literal
 
@@ -22,20 +22,21 @@ _WHAT = {
 
 @dataclass(slots=True)
 class Spike:
-    """What was found, while it lasts."""
+    """What was found, while it lasts. Level and rises are logarithms."""
 
     kind: Kind
     since: int
     statistic: str
-    stream: int | None
-    """Of the blocks' streams; None = the total."""
-    site: Site | None
+    _: KW_ONLY
     level: float
-    """ln of what was to be expected."""
+    """What was to be expected."""
     size: float
     """The rise that alerts."""
     rise: float
     """Now."""
+    stream: int | None = None
+    """Of the blocks' streams; None = the total."""
+    site: Site | None = None
     top: float = 0.0
     """Highest so far."""
     points: int = 1

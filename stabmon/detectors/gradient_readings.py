@@ -7,7 +7,8 @@ from math import inf, isfinite, log, nan
 
 import numpy as np
 
-from stabmon.detectors.rings import Floats, Rings
+from stabmon.detectors.arrays import Floats, logs_of
+from stabmon.detectors.rings import Rings
 from stabmon.detectors.sequential import ShiryaevRoberts, Streams, Whitened, tie
 from stabmon.detectors.thresholds import updates as thresholds
 from stabmon.detectors.window import Window
@@ -31,17 +32,17 @@ class Total:
 
     @property
     def jump(self) -> float:
-        """The rise over the level that is one."""
+        """The rise over the level that is a jump."""
         return max(thresholds.JUMP, thresholds.JUMP_SPREADS * self._levels.spread)
 
     @property
     def least(self) -> float:
-        """The rise of each of the last four points that matters."""
+        """The rise that each of the last four points must have."""
         return max(thresholds.SLOW_LEAST, thresholds.SLOW_SPREADS * self._white.values.spread)
 
     @property
     def lowest(self) -> float:
-        """Of their rises."""
+        """The lowest rise of the last four points."""
         return min(self._last)
 
     def bet(self, step: int, x: float) -> None:
@@ -93,11 +94,11 @@ class Blocks:
         self._levels.push(rows, self._values[rows])
 
     def least(self, stream: int) -> float:
-        """The rise of each of its last four readings that matters."""
+        """The rise that each of its last four readings must have."""
         return float(max(thresholds.SLOW_LEAST, thresholds.SLOW_SPREADS * self.streams.spread[stream]))
 
     def lowest(self, stream: int) -> float:
-        """Of their rises."""
+        """The lowest rise of its last four readings."""
         return float(self._last.values[stream].min())
 
     def level(self, stream: int) -> float:
@@ -112,13 +113,11 @@ class Blocks:
     def _logs(self, snapshot: Snapshot) -> Floats:
         rate = snapshot.scalar("learning_rate")
         norm, update, rms = (snapshot[name].astype(np.float64) for name in BLOCKS)
-        values = np.concatenate([norm, update / rate if rate > 0 else update, rms])
-        known = np.isfinite(values) & (values > 0)
-        return np.where(known, np.log(np.where(known, values, 1.0)), np.nan)
+        return logs_of(np.concatenate([norm, update / rate if rate > 0 else update, rms]))
 
 
-class Growth:
-    """An explosion that feeds itself: four rises in a row, each by e on average."""
+class Explosion:
+    """Gradients that feed on themselves: four rises in a row, each by e on average."""
 
     def __init__(self) -> None:
         self.since = 0

@@ -8,8 +8,9 @@ from math import inf, isfinite, log
 import numpy as np
 
 from stabmon.catalog import Array
+from stabmon.detectors.arrays import of_the_model
 from stabmon.detectors.gradient_finding import Kind, Spike, finding
-from stabmon.detectors.gradient_readings import Blocks, Growth, News, Total
+from stabmon.detectors.gradient_readings import Blocks, Explosion, News, Total
 from stabmon.detectors.level import LearningRate
 from stabmon.detectors.thresholds import updates as thresholds
 from stabmon.records import BATCH_SIZE, RESUME, Event, Finding, Layout, Snapshot
@@ -50,7 +51,7 @@ class GradientSpike:
         self._score = 0.0
         self._muted = 0
         self._total, self._blocks = Total(), Blocks(snapshot)
-        self._growth, self._news = Growth(), News()
+        self._explosion, self._news = Explosion(), News()
         self._high: deque[int] = deque(maxlen=3)
         """Of the last three points: the step if it jumped, else -1."""
         self._steps: deque[int] = deque(maxlen=thresholds.SLOW_LAST)
@@ -68,7 +69,7 @@ class GradientSpike:
         total = snapshot.scalar(TOTAL)
         if 0 < total < inf and not snapshot.scalar("skipped_steps") > 0:
             self._read(snapshot, log(total))
-        return np.array([self._score] * snapshot.layout.slots("total_grad_sq").size, np.float32)
+        return of_the_model(self._score, snapshot, "total_grad_sq")
 
     def explain(self, site: int) -> Finding:
         """Which stream, how high, and what speaks against other explanations."""
@@ -79,14 +80,15 @@ class GradientSpike:
         self._step = snapshot.step
         self._steps.append(self._step)
         self._news.read(snapshot)
-        self._read_rate(snapshot.scalar("learning_rate"))
+        if self._rate.jumps(snapshot.scalar("learning_rate"), thresholds.CHANGE):
+            self._muted = thresholds.POINTS
         self._sampled = snapshot.layers_read and bool(np.isfinite(snapshot["grad_sq"]).any())
         if self._sampled:
             self._blocks.read(snapshot)
         rise = x - self._total.level
         jumped = rise > thresholds.JUMP and rise >= self._total.jump
         self._high.append(self._step if jumped else -1)
-        if self._growth.read(self._step, x):
+        if self._explosion.read(self._step, x):
             self._explode(x)
         if self._open is not None:
             self._follow(self._open, x, snapshot)
@@ -94,14 +96,9 @@ class GradientSpike:
             self._weigh(x, rise)
         self._score = max(self._open.rise / self._open.size, 1.0) if self._open else 0.0
 
-    def _read_rate(self, rate: float) -> None:
-        if self._rate.jumps(rate, thresholds.CHANGE):
-            self._muted = thresholds.POINTS
-
     def _explode(self, x: float) -> None:
-        growth = self._growth
-        rise = x - growth.first
-        self._open = Spike("explosion", growth.since, TOTAL, None, None, growth.first, thresholds.JUMP, rise)
+        first, size = self._explosion.first, thresholds.JUMP
+        self._open = Spike("explosion", self._explosion.since, TOTAL, level=first, size=size, rise=x - first)
 
     def _follow(self, spike: Spike, x: float, snapshot: Snapshot) -> None:
         if spike.kind == "step" and sum(step >= 0 for step in self._high) > 1:
@@ -159,12 +156,12 @@ class GradientSpike:
             return None
         fresh = bool(self._blocks.steps) and self._blocks.steps[-1] >= since
         site = self._blocks.loudest if fresh else None
-        return Spike(kind, since, TOTAL, None, site, self._total.level, size, rise)
+        return Spike(kind, since, TOTAL, site=site, level=self._total.level, size=size, rise=rise)
 
     def _of_block(self, stream: int) -> Spike | None:
         blocks = self._blocks
         size, rise = blocks.least(stream), blocks.lowest(stream)
         if not rise >= size:
             return None
-        level = blocks.level(stream)
-        return Spike("slow", blocks.steps[0], blocks.names[stream], stream, blocks.sites[stream], level, size, rise)
+        name, site, level = blocks.names[stream], blocks.sites[stream], blocks.level(stream)
+        return Spike("slow", blocks.steps[0], name, stream=stream, site=site, level=level, size=size, rise=rise)
