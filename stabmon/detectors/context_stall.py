@@ -11,6 +11,7 @@ from math import isfinite, log
 import numpy as np
 
 from stabmon.catalog import Array
+from stabmon.detectors.arrays import of_the_model
 from stabmon.detectors.stall_by_loss import ByLoss
 from stabmon.detectors.stall_depth import Depth
 from stabmon.detectors.stall_finding import FOR_GOOD, Stall, Verdict, finding
@@ -56,49 +57,55 @@ class ContextStall:
         self._fell: int | None = None
         """Step of the first collapse."""
         self._since: int | None = None
+        """Step at which the collapse that lasts began."""
         self._sank: int | None = None
+        """Step at which its share was under SUNK first."""
         self._slope = float("nan")
         self._verdict: Verdict | None = None
-        self._spells = tuple(Spell() for _ in range(7))
-        self._rising, self._flat, self._low, self._lost, self._fallen, self._over, self._deep = self._spells
+        self._start_spells()
 
     def _start_spells(self) -> None:
-        for spell in self._spells:
-            spell.since = None
+        self._over, self._rising, self._flat, self._fallen = Spell(), Spell(), Spell(), Spell()
+        self._low, self._lost, self._deep = Spell(), Spell(), Spell()
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]: it judges the whole model."""
         if self._read(snapshot):
             self._see_swamped()
             self._judge()
-            back = self._came_back() and self._step >= self._rate.cut_until  # what a cut does takes its time
+            self._see_return()
+            back = self._back and self._step >= self._rate.cut_until  # what a cut does takes its time
             self._by_loss.see(self._task, self._depth, back, self._swamped, self._step)
-        return np.array([self._score()] * snapshot.layout.slots("context_share").size, np.float32)
+        return of_the_model(self._score(), snapshot, "context_share")
 
     def explain(self, site: int) -> Finding:
         """What was measured, what it rules out, what to do, and the norm at which tokens are most alike."""
         found = []
-        if self._verdict and self._since is not None and self._over.since is None:
-            stall = Stall(self._verdict, self._since, self._step, self._share.last, self._slope, self._floored)
+        if self._standing and self._since is not None:
+            stall = Stall(self._standing, self._since, self._step, self._share.last, self._slope, self._floored)
             found.append(finding(stall, self._task, self._depth, self._rate))
         if self._by_loss.severity:
             found.append(self._by_loss.finding(self._task, self._depth, self._rate.top))
         assert found, "asked without an alert"
         return max(found, key=lambda one: SEVERITIES.index(one.severity))
 
-    def _came_back(self) -> bool:
+    @property
+    def _standing(self) -> Verdict | None:
+        """The verdict on the share that alerts now; None while the collapse seems to be over."""
+        return self._verdict if self._over.since is None else None
+
+    def _see_return(self) -> None:
         """Whether the share has been back since its collapse. Single steps under it are no other collapse."""
-        if self._verdict and self._over.since is None:
+        if self._standing:
             self._back = False
         elif self._fell is not None and self._share.last > thresholds.RECOVERED:
             self._back = True
-        return self._back
 
     def _score(self) -> float:
         if self._step < thresholds.FIRST_STEP or not self._share.logs:
             return 0.0
         depth = log(max(self._share.last, SHARE_FLOOR)) / log(thresholds.COLLAPSED)
-        alerts = self._by_loss.severity or (self._verdict and self._over.since is None)
+        alerts = self._by_loss.severity or self._standing
         return max(depth, 1.0) if alerts else min(max(depth, 0.0), 0.99)
 
     @property
@@ -150,15 +157,18 @@ class ContextStall:
         self._slope = slope
         if self._sank is None and share.below(thresholds.SUNK):
             self._sank = self._step
+        self._see_spells(share, slope, self._sank_soon(self._since))
+        self._verdict = self._decide(self._since)
+
+    def _see_spells(self, share: Share, slope: float, soon: bool) -> None:
+        """`soon`: whether it sank deep soon after the collapse."""
         self._rising.see(slope > thresholds.RISING, self._step)
         self._flat.see(abs(slope) < thresholds.FLAT, self._step)
-        soon = self._sank_soon(self._since)
         lost = thresholds.LOST if soon else thresholds.SLOW_LOST
         self._low.see(soon and slope <= thresholds.FALLING and share.below(thresholds.LOW), self._step)
         self._lost.see(slope <= 0 and share.below(lost), self._step)
         self._deep.see(soon and self._probed.below(thresholds.DEEP), self._step)
         self._fallen.see(self._task.fell_back, self._step)
-        self._verdict = self._decide(self._since)
 
     def _decide(self, since: int) -> Verdict | None:
         """Of a share that has collapsed since that step."""

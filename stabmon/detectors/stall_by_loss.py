@@ -4,7 +4,6 @@ learnt, or its plateau seemed to end and did not.
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Literal
 
 from stabmon.detectors import words
@@ -23,7 +22,7 @@ class ByLoss:
 
     def __init__(self) -> None:
         self._relapse, self._idle, self._starved = Spell(), Spell(), Spell()
-        self._learnt_until = self._readings = 0
+        self._learnt_until = self._starved_readings = 0
         self._swamped = False
         self._step = 0
 
@@ -31,7 +30,7 @@ class ByLoss:
         """At every reading. `came_back`: tokens had got the same answer, and do so no more; `swamped`: that does not
         help, since hardly anything of what tells them apart gets through the last norm.
         """
-        self._step, self._readings, self._swamped = step, depth.starved, swamped
+        self._step, self._starved_readings, self._swamped = step, depth.starved, swamped
         self._relapse.see(task.unlearnt, step)
         self._idle.see(came_back and task.idle, step)
         self._starved.see(self._idle.since is not None and depth.starved > 0, step)
@@ -57,7 +56,7 @@ class ByLoss:
 
     def _idles(self, steps: int, starved: int) -> bool:
         """Whether for so many steps, or for fewer if its lower layers have no gradient by which to end it."""
-        sure = self._readings >= thresholds.STARVED_READINGS
+        sure = self._starved_readings >= thresholds.STARVED_READINGS
         return self._idle.lasts(steps, self._step) or (sure and self._starved.lasts(starved, self._step))
 
     def finding(self, task: Task, depth: Depth, rate: float) -> Finding:
@@ -124,4 +123,4 @@ def _evidence(task: Task, depth: Depth, rate: float) -> dict[str, float]:
         "final_norm_input_msq": depth.stream.length,
         "learning_rate": rate,
     }
-    return {name: value for name, value in values.items() if isfinite(value)}
+    return words.known(values)

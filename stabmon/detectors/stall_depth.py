@@ -35,15 +35,18 @@ class Stream:
 
 
 class Depth:
-    """What the layers say: last token similarity of every norm, and the lowest block's gradient over the highest's."""
+    """What the layers say: how alike tokens are, and how much of the gradient reaches the lowest block."""
 
     def __init__(self) -> None:
         self.similarity = float("nan")
+        """Token similarity at the middle norm."""
+        self.site: Site | None = None
+        """The norm at which tokens are most alike."""
         self.ratio = float("nan")
+        """The lowest block's gradient over the highest's."""
         self.starved = 0
         """Readings in a row in which the lowest block got next to no gradient."""
         self.stream = Stream()
-        self.site: Site | None = None
 
     def read(self, snapshot: Snapshot) -> None:
         self.stream.read(snapshot)
@@ -53,14 +56,13 @@ class Depth:
         if np.isfinite(alike).any():
             self.similarity = float(alike[len(alike) // 2])
             self.site = snapshot.layout.sites_of("token_similarity")[int(np.nanargmax(alike))]
-        squares = snapshot["grad_sq"]
-        if not np.isfinite(squares).any():
+        norms = snapshot["grad_norm"]
+        if not np.isfinite(norms).any():
             return
-        sites = snapshot.layout.sites_of("grad_sq")
+        sites = snapshot.layout.sites_of("grad_norm")
         blocks = [i for i, site in enumerate(sites) if site.layer is not None and site.role == "block"]
         if len(blocks) < 2:
             return
-        norms = snapshot["grad_norm"]
         low, high = float(norms[blocks[0]]), float(norms[blocks[-1]])
         if np.isfinite(low) and np.isfinite(high) and high > 0:
             self.ratio = low / high

@@ -170,7 +170,7 @@ def _evidence(stall: Stall, task: Task, depth: Depth, rate: Rate) -> dict[str, f
         "final_norm_input_msq": depth.stream.length,
         "learning_rate": rate.top,
     }
-    return {name: value for name, value in values.items() if isfinite(value)}
+    return words.known(values)
 
 
 def _ruled_out(stall: Stall, task: Task, depth: Depth) -> tuple[str, ...]:
@@ -194,4 +194,4 @@ def _ruled_out(stall: Stall, task: Task, depth: Depth) -> tuple[str, ...]:
         (rising, f"a stall for good: the context share {_pace(stall.slope)}"),
         (stall.probed, "noise of dropout or rounding: the share is the probe's"),
     )
-    return tuple(phrase for holds, phrase in said if holds)
+    return words.that_hold(said)

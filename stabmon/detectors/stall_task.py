@@ -18,14 +18,14 @@ class Task:
     def __init__(self) -> None:
         self._excess: deque[float] = deque(maxlen=thresholds.SMOOTHED)
         self._gap: deque[float] = deque(maxlen=thresholds.SMOOTHED)
-        self._told: deque[float] = deque(maxlen=thresholds.SMOOTHED)
+        self._class_gap: deque[float] = deque(maxlen=thresholds.SMOOTHED)
         self._first: float | None = None
         self.excess = float("nan")
         """Loss above the unigram loss, in nats; NaN = unknown."""
         self.best = 0.0
-        """Lowest loss above the unigram loss, in nats."""
+        """The lowest `excess` so far; 0 if it never was under that."""
         self._pretrained = False
-        self._paired = False
+        self._had_bigram = False
         self.learnt_until = 0
         """The last step whose loss was well below the unigram loss."""
         self.losses: dict[str, float] = {}
@@ -47,9 +47,9 @@ class Task:
                 self.best = min(self.best, self.excess)
         if isfinite(unigram):
             self._gap.append(unigram - bigram)
-            self._paired |= isfinite(bigram)
+            self._had_bigram |= isfinite(bigram)
         if isfinite(unigram) and isfinite(class_mean):
-            self._told.append(unigram - class_mean)
+            self._class_gap.append(unigram - class_mean)
 
     @property
     def gap(self) -> float:
@@ -61,8 +61,8 @@ class Task:
     def worth(self) -> float:
         """Nats that there are to learn at least: the gap, else, where they are enough to be sure of, those that the
         mean inputs of the classes are worth; NaN = unknown."""
-        told = median(self._told) if len(self._told) == thresholds.SMOOTHED else float("nan")
-        return self.gap if isfinite(self.gap) or not told > thresholds.LEARNABLE else told
+        classes = median(self._class_gap) if len(self._class_gap) == thresholds.SMOOTHED else float("nan")
+        return self.gap if isfinite(self.gap) or not classes > thresholds.LEARNABLE else classes
 
     @property
     def learns(self) -> bool:
@@ -75,7 +75,7 @@ class Task:
         a fault of the data, which the loss tells of.
         """
         gap = self.gap
-        return (self._paired and gap != gap) or gap <= thresholds.LEARNABLE
+        return (self._had_bigram and gap != gap) or gap <= thresholds.LEARNABLE
 
     @property
     def quiet(self) -> bool:
