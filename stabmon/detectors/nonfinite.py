@@ -8,24 +8,18 @@ from math import isfinite, isnan
 import numpy as np
 
 from stabmon.catalog import Array
-from stabmon.detectors.level import of_the_model
+from stabmon.detectors.arrays import of_the_model
+from stabmon.detectors.thresholds import nonfinite as thresholds
 from stabmon.records import Finding, Site, Snapshot
 
 # In the order in which a step makes them: the first statistic with an Inf names the place.
 _FORWARD = ("norm_input_msq", "norm_input_var", "final_norm_input_msq", "loss")
 _BACKWARD = ("grad_sq", "total_grad_sq", "update_sq", "weight_sq")
 
-# A loss scaler finds its scale within about 16 halvings (2^16 -> 1); more in a row is no search any more.
-SKIPS = 20
-# Trainers that leave a NaN out of the logged loss log 0. A loss that is learnt that well passes small values first.
-ZEROS = 2
-ABOVE = 0.01
-ABOVE_SHARE = 1e-3
-
 
 class _Zeros:
-    """Counts losses of exactly 0 that come at once after ordinary ones, without a gradient that would explain them: one
-    that was read in training and is finite, 0 too (a policy's, whose rewards are all alike), or one over 0 in a log.
+    """Losses of exactly 0 that come at once after ordinary ones. One does not count if its gradient shows that it is
+    real: a finite one that stabmon itself read (0 too: a policy whose rewards are all alike), or a logged one over 0.
     """
 
     def __init__(self) -> None:
@@ -35,6 +29,7 @@ class _Zeros:
         self._before: deque[float] = deque(maxlen=3)
 
     def read(self, step: int, loss: float, total_grad_sq: float, measured: bool) -> None:
+        """`measured`: gradients were read in training, and their sum is finite."""
         if loss == 0 and not (measured or 0 < total_grad_sq < np.inf):
             self._count += 1
             self.since = step if self._count == 1 else self.since
@@ -45,9 +40,10 @@ class _Zeros:
 
     @property
     def hidden(self) -> bool:
-        if self._count < ZEROS or len(self._before) < 3:
+        """Whether a NaN is behind them."""
+        if self._count < thresholds.ZEROS or len(self._before) < 3:
             return False  # nearly every step
-        return min(self._before) > max(ABOVE, ABOVE_SHARE * self._first)
+        return min(self._before) > max(thresholds.ZEROS_AFTER, thresholds.ZEROS_AFTER_SHARE * self._first)
 
 
 class NonFinite:
@@ -83,7 +79,7 @@ class NonFinite:
         if not self._skips:
             self._found = _not_finite(snapshot, self._found)
             self._harmless = measured and set(self._found) == {"loss"}
-        score = float(len(self._found)) or max(self._skips / (SKIPS + 1), float(self._zeros.hidden))
+        score = float(len(self._found)) or max(self._skips / (thresholds.SKIPS + 1), float(self._zeros.hidden))
         if score < 1:
             self._since = None
         elif self._since is None:

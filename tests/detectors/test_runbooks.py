@@ -12,6 +12,7 @@ from stabmon.detectors.thresholds import (
     dead_layers,
     logits,
     loss,
+    nonfinite,
     precision,
     ranks,
     shift,
@@ -119,6 +120,10 @@ PHRASES: dict[str, list[str]] = {
         f"(KL <= {told(shift.KL)}, length <= {told(shift.LONGER)} times the usual one)",
         f"{told(shift.SPREADS)} standard deviations and {told(shift.LEAST)} nats",
     ],
+    "nonfinite": [
+        f"More than {nonfinite.SKIPS} in a row",
+        f"values above {told(nonfinite.ZEROS_AFTER)} (and above a thousandth",
+    ],
     "precision": [
         f"within x{factor(precision.HEADROOM)} of 65,504",
         f"overflows within {precision.OVERFLOW_STEPS}",
@@ -172,8 +177,6 @@ PHRASES: dict[str, list[str]] = {
         f"{told(wiring.LEAK_SHARE)} within {told(wiring.LAST_STEP)}",
     ],
 }
-NO_LINE = {"nonfinite"}
-"""Runbooks of detectors without a threshold."""
 
 
 def missing(page: Path, phrases: list[str]) -> list[str]:
@@ -187,4 +190,4 @@ def test_a_runbook_names_the_lines_that_its_detector_judges_by(detector: str) ->
 
 
 def test_every_detector_has_its_phrases() -> None:
-    assert {detector.name for detector in default_detectors()} == PHRASES.keys() | NO_LINE
+    assert {detector.name for detector in default_detectors()} == PHRASES.keys()
