@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from stabmon.catalog import Array
-from stabmon.detectors.level import of_the_model
+from stabmon.detectors.arrays import of_the_model
 from stabmon.detectors.thresholds import wiring as thresholds
 from stabmon.detectors.wiring_start import Start
 from stabmon.detectors.wiring_steps import Kept, Uncorrected, Unmoved
@@ -61,14 +61,16 @@ class Wiring:
         self._mute = False
 
     def notice(self, event: Event) -> None:
-        """Whether it was seen to look ahead. Norms that are no layers may be what seems to be missing; masked text may
-        be told from both sides."""
+        """What is known after the first step: whether the model was seen to look ahead, and whether it has norms that
+        are no layers, of which one may be the final norm. In masked text looking ahead is no fault.
+        """
         if event.kind == NOT_SEEN and event.detail.get("what") == LEAK:
             self._checks = tuple(check for check in self._checks if check is not self._leak)
         if event.kind == ARCHITECTURE:
             self._start.unseen_norms |= bool(event.detail.get("not_seen"))
             ahead = event.detail.get("looks_ahead")
-            self._leak.ahead = self._leak.ahead if ahead is None else ahead == 1
+            if ahead is not None:
+                self._leak.ahead = ahead == 1
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]: it judges the whole model."""

@@ -35,12 +35,12 @@ class Start:
         scale = _scales(snapshot)
         low, high = thresholds.UNTRAINED_SCALE
         untrained = bool(((scale >= low) & (scale <= high) | np.isnan(scale)).all())
-        told: Severity = "warning" if untrained and snapshot.scalar("unigram_loss") > 0 else "info"
-        found = _streams(sites, n, told) or _after_sums(sites, n, scale, told)
+        severity: Severity = "warning" if untrained and snapshot.scalar("unigram_loss") > 0 else "info"
+        found = _streams(sites, n, severity) or _after_sums(sites, n, scale, severity)
         return found or (None if self.unseen_norms else _final(sites))
 
 
-def _streams(sites: tuple[Site, ...], n: Array, told: Severity) -> Finding | None:
+def _streams(sites: tuple[Site, ...], n: Array, severity: Severity) -> Finding | None:
     """Norms before their branch: the stream's own length, sub-layer by sub-layer."""
     on = [i for i, site in enumerate(sites) if site.placement in (*_BEFORE, "final")]
     if len(on) < 2 or not any(sites[i].placement in _BEFORE for i in on):
@@ -51,7 +51,7 @@ def _streams(sites: tuple[Site, ...], n: Array, told: Severity) -> Finding | Non
     falls = growth < thresholds.SUM_FALLS
     if large.any():
         first = int(np.argmax(large))
-        return _too_large(sites[on[first + 1]], float(added[first]), told)
+        return _too_large(sites[on[first + 1]], float(added[first]), severity)
     if falls.sum() >= max(thresholds.SUM_FALLS_LEAST, thresholds.SUM_FALLS_SHARE * len(falls)):
         evidence = {
             "falls": float(falls.sum()),
@@ -59,11 +59,11 @@ def _streams(sites: tuple[Site, ...], n: Array, told: Severity) -> Finding | Non
             "norm_input_growth": float(growth[falls].min()),
         }
         why = "its stream gets shorter from one norm to the next, which a sum of what came in and a new branch does not"
-        return _no_residual(sites[on[int(np.argmax(falls)) + 1]], why, evidence, told)
+        return _no_residual(sites[on[int(np.argmax(falls)) + 1]], why, evidence, severity)
     return None
 
 
-def _after_sums(sites: tuple[Site, ...], n: Array, scale: Array, told: Severity) -> Finding | None:
+def _after_sums(sites: tuple[Site, ...], n: Array, scale: Array, severity: Severity) -> Finding | None:
     """Norms after a sum whose first part is the output of the norm before."""
     on = [i for i, site in enumerate(sites) if site.placement == "post"]
     if len(on) < 4:
@@ -71,10 +71,10 @@ def _after_sums(sites: tuple[Site, ...], n: Array, scale: Array, told: Severity)
     relative = n[on[1:]] / np.maximum(scale[on[:-1]], 1e-30)
     middle = float(np.median(relative))
     if middle > thresholds.BRANCH:
-        return _too_large(sites[on[1 + int(np.argmax(relative))]], middle, told)
+        return _too_large(sites[on[1 + int(np.argmax(relative))]], middle, severity)
     if middle < thresholds.POST_SUM:
         why = "its norms' inputs are smaller than what comes in by the residual connection alone would make them"
-        return _no_residual(sites[on[1]], why, {"norm_input_over_trunk": middle, "norms": float(len(on))}, told)
+        return _no_residual(sites[on[1]], why, {"norm_input_over_trunk": middle, "norms": float(len(on))}, severity)
     return None
 
 
@@ -85,9 +85,9 @@ def _scales(snapshot: Snapshot) -> Array:
     return gain**2 * var if known else np.ones_like(snapshot["norm_input_msq"])
 
 
-def _too_large(site: Site, added: float, told: Severity) -> Finding:
+def _too_large(site: Site, added: float, severity: Severity) -> Finding:
     return Finding(
-        severity=told,
+        severity=severity,
         action=f"is initialised too large: at step 1 a sub-layer adds {added:.0f} per feature to a stream whose norms "
         "put out 1. Stop it and check the initialisation; what it learns first is to undo that",
         cause="The weights of a sub-layer (values, output, feed-forward) start several times too large: its output "
@@ -106,9 +106,9 @@ def _too_large(site: Site, added: float, told: Severity) -> Finding:
     )
 
 
-def _no_residual(site: Site, why: str, evidence: dict[str, float], told: Severity) -> Finding:
+def _no_residual(site: Site, why: str, evidence: dict[str, float], severity: Severity) -> Finding:
     return Finding(
-        severity=told,
+        severity=severity,
         action="has no working residual connection: what comes into its blocks is not added to what they put out. Stop "
         "it and look at forward(); without the sum depth only loses information",
         cause=f"At step 1 {why}.",

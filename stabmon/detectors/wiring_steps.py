@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stabmon.catalog import FLOOR_SQ, Array
+from stabmon.detectors.arrays import Bools, Floats, Indices
 from stabmon.detectors.thresholds import wiring as thresholds
 from stabmon.records import Finding, Site, Snapshot
 
@@ -39,7 +39,7 @@ class Unmoved:
         stuck = np.flatnonzero(self._still >= thresholds.UNMOVED_READINGS)
         self.finding = self._tell(stuck, unfelt, gradient) if stuck.size else None
 
-    def _tell(self, stuck: NDArray[np.intp], unfelt: NDArray[np.bool_], gradient: Array) -> Finding:
+    def _tell(self, stuck: Indices, unfelt: Bools, gradient: Array) -> Finding:
         first = next((i for i in stuck if self._sites[i].layer is not None), stuck[0])
         site, cut, norm = self._sites[first], bool(unfelt[first]), float(np.sqrt(np.nan_to_num(gradient[first])))
         what = "gets no gradient" if cut else "gets gradients and is never stepped"
@@ -172,7 +172,7 @@ class Uncorrected:
         )
 
 
-def _factors(beta_1: float, beta_2: float) -> NDArray[np.float64]:
+def _factors(beta_1: float, beta_2: float) -> Floats:
     """Of steps 1 to 5, relative to the first."""
     t = np.arange(1, thresholds.BIAS_STEPS + 1)
     factor = (1 - beta_1**t) / np.sqrt(1 - beta_2**t)
