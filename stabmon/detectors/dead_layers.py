@@ -6,21 +6,20 @@ it, and once sqrt(v) nears epsilon nothing does (Wortsman et al. 2023, arXiv 230
 
 from __future__ import annotations
 
+from itertools import compress
 from math import isfinite
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stabmon.catalog import Array
+from stabmon.detectors.arrays import Bools, Floats
 from stabmon.detectors.dead_layers_finding import Dead, finding
-from stabmon.detectors.slope import Floats
 from stabmon.detectors.stall_task import Task
 from stabmon.detectors.thresholds import dead_layers as thresholds
 from stabmon.detectors.thresholds.stall import RECOVERED
 from stabmon.records import Finding, Layout, Snapshot
 
 _TINY = 1e-18
-Bools = NDArray[np.bool_]
 
 
 class _Spells:
@@ -97,20 +96,19 @@ class DeadLayers:
 
     def explain(self, site: int) -> Finding:
         """Which layers, by how much, and whether epsilon has a part in it."""
-        floored = self._floored.lasting(self._step)
-        by_epsilon = bool(floored[site])
+        by_epsilon = bool(self._floored.lasting(self._step)[site])
         spells = self._floored if by_epsilon else self._faded
         lasting = spells.lasting(self._step)
         dead = Dead(
-            by_epsilon,
-            sorted({s.layer for s, hit in zip(self._sites, lasting, strict=True) if hit and s.layer is not None}),
-            int(spells.since[site]),
-            float(np.exp(self._logs[site])),
-            float("nan") if self._own is None else float(np.exp(self._own[site])),
-            float(self._epsilon[site]),
-            float(self._epsilon[self._last]),
-            self._share,
-            self._progress,
+            by_epsilon=by_epsilon,
+            layers=sorted({site.layer for site in compress(self._sites, lasting) if site.layer is not None}),
+            since=int(spells.since[site]),
+            ratio=float(np.exp(self._logs[site])),
+            own=float("nan") if self._own is None else float(np.exp(self._own[site])),
+            epsilon=float(self._epsilon[site]),
+            epsilon_of_last=float(self._epsilon[self._last]),
+            share=self._share,
+            progress=self._progress,
         )
         return finding(dead, self._task)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
 
+from stabmon.detectors import words
 from stabmon.detectors.stall_task import Task
 from stabmon.detectors.thresholds import dead_layers as thresholds
 from stabmon.detectors.thresholds.stall import LEARNABLE, RECOVERED
@@ -48,7 +48,7 @@ def finding(dead: Dead, task: Task) -> Finding:
         action=action,
         cause=cause,
         remedies=remedies,
-        evidence={name: value for name, value in values.items() if isfinite(value)},
+        evidence=words.known(values),
         since=dead.since,
         ruled_out=_ruled_out(dead, task),
     )
@@ -103,4 +103,4 @@ def _ruled_out(dead: Dead, task: Task) -> tuple[str, ...]:
             f"how this model starts: the ratio was {dead.own:.2g} in the first steps",
         ),
     )
-    return tuple(phrase for holds, phrase in said if holds)
+    return words.that_hold(said)

@@ -12,8 +12,7 @@ import numpy as np
 
 from stabmon.catalog import Array
 from stabmon.detectors import words
-from stabmon.detectors.level import beside
-from stabmon.detectors.slope import Floats
+from stabmon.detectors.arrays import Bools, Floats, beside
 from stabmon.detectors.thresholds import units as thresholds
 from stabmon.records import BATCH_SIZE, Event, Finding, Snapshot
 
@@ -73,7 +72,7 @@ class DeadUnits:
         else:
             self._judge(snapshot.step, known)
 
-    def _judge(self, step: int, known: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> None:
+    def _judge(self, step: int, known: Bools) -> None:
         limit = np.maximum(thresholds.LOST, self._early + thresholds.RISE)
         score = np.where(np.isnan(self._lost), 0, self._lost) / limit
         over = known & (score >= 1)
@@ -109,7 +108,7 @@ class DeadUnits:
                 else "Put a norm before the activation, or start its weights smaller.",
                 "Keep weight decay off the biases, and look at how large they are.",
             ),
-            evidence={name: value for name, value in values.items() if np.isfinite(value)},
+            evidence=words.known(values),
             since=since,
             ruled_out=self._ruled_out(site),
         )
