@@ -8,7 +8,7 @@ import numpy as np
 
 from stabmon.catalog import Array
 from stabmon.detectors import Detector, Informed
-from stabmon.records import SEVERITIES, Alert, Event, Finding, Severity, Site, Snapshot
+from stabmon.records import SEVERITIES, Alert, Event, Finding, Severity, Snapshot
 
 HIGHEST = 1e6
 """Score that is told; JSON knows no Inf."""
@@ -111,7 +111,7 @@ class Alarm:
         return severity == "critical" or self._above >= self.hold
 
     def _alert(self, snapshot: Snapshot, scores: Array, worst: int, finding: Finding) -> Alert:
-        site = finding.site or self._site(snapshot, worst)
+        site = finding.site or snapshot.layout.sites_of(self.detector.needs[0])[worst]
         alerting = int((scores >= 1).sum())
         return Alert(
             run=self.run_name,
@@ -130,9 +130,6 @@ class Alarm:
             ruled_out=finding.ruled_out,
             evidence={**finding.evidence, **({"sites": alerting} if alerting > 1 else {})},
         )
-
-    def _site(self, snapshot: Snapshot, index: int) -> Site:
-        return snapshot.layout.sites_of(self.detector.needs[0])[index]
 
 
 def over(alert: Alert, snapshot: Snapshot, action: str = "") -> Alert:

@@ -6,7 +6,8 @@ from collections import deque
 from math import exp, isfinite
 
 from stabmon.catalog import Array
-from stabmon.detectors.level import POINTS, Level, log_loss, of_the_model
+from stabmon.detectors.arrays import of_the_model
+from stabmon.detectors.level import POINTS, Level, log_loss
 from stabmon.detectors.thresholds import loss as thresholds
 from stabmon.records import Finding, Snapshot
 
@@ -48,11 +49,11 @@ class Diverged:
         assert self._since is not None, "asked without an alert"
         level, since = self._level, self._since
         best, now = exp(level.best), exp(level.recent.median)
+        if level.progress < thresholds.DIVERGED_PROGRESS and not self._pretrained:
+            return self._rises(since, now)
         lost = (level.recent.median - level.best) / level.progress if level.progress > 0 else 1.0
         share = f"{lost:.0%}" if lost < 1 else "all"
         early = self._steps[-1] < thresholds.EARLY_STEPS
-        if level.progress < thresholds.DIVERGED_PROGRESS and not self._pretrained:
-            return self._rises(since, now)
         return Finding(
             severity="warning" if early else "critical",
             action=f"has diverged: the loss was at {best:.4g} and is at {now:.4g} since step {since}, {share} of its "
@@ -65,9 +66,7 @@ class Diverged:
                 "Clip gradients at 1; with Adam, lower beta2 to .95, or restart with a longer warm-up.",
             ),
             evidence={"best_loss": best, "loss_level": now, "first_loss": exp(level.first), "progress_lost": lost},
-            ruled_out=(
-                f"a few bad batches (9 of the last 12 losses are {exp(level.recent.quantile(0.25)):.4g} or more)",
-            ),
+            ruled_out=(self._not_a_few,),
             since=since,
         )
 
@@ -86,11 +85,18 @@ class Diverged:
                 "Of networks that play against each other: leave this detector out.",
             ),
             evidence={"first_loss": first, "best_loss": exp(self._level.best), "loss_level": now},
-            ruled_out=(
-                f"a few bad batches (9 of the last 12 losses are {exp(self._level.recent.quantile(0.25)):.4g} or more)",
-            ),
+            ruled_out=(self._not_a_few,),
             since=since,
         )
+
+    @property
+    def _low(self) -> float:
+        """Lower quartile of the last 12 points."""
+        return self._level.recent.quantile(0.25)
+
+    @property
+    def _not_a_few(self) -> str:
+        return f"a few bad batches (9 of the last 12 losses are {exp(self._low):.4g} or more)"
 
     def _judge(self) -> None:
         level = self._level
@@ -98,7 +104,7 @@ class Diverged:
             least = thresholds.DIVERGED_EARLY if self._steps[-1] < thresholds.EARLY_STEPS else thresholds.DIVERGED_LEAST
             noise = min(level.noise, level.noise_at_best)
             rise = max(thresholds.DIVERGED_SHARE * level.progress, least, thresholds.DIVERGED_NOISE * noise)
-            self._score = max((level.recent.quantile(0.25) - level.best) / rise, 0.0)
+            self._score = max((self._low - level.best) / rise, 0.0)
         if self._score < 1:
             self._since = None
         elif self._since is None:

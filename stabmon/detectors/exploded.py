@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import exp, isfinite, nan
 
 from stabmon.catalog import Array
-from stabmon.detectors.level import Level, log_loss, of_the_model
+from stabmon.detectors.arrays import of_the_model
+from stabmon.detectors.level import Level, log_loss
 from stabmon.detectors.thresholds import loss as thresholds
 from stabmon.records import Finding, Snapshot
 

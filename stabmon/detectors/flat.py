@@ -9,8 +9,8 @@ from math import exp, inf, isfinite, log, sqrt
 import numpy as np
 
 from stabmon.catalog import Array
-from stabmon.detectors.level import log_loss, of_the_model
-from stabmon.detectors.slope import Floats
+from stabmon.detectors.arrays import Floats, of_the_model
+from stabmon.detectors.level import log_loss
 from stabmon.detectors.stall_task import Task
 from stabmon.detectors.thresholds import loss as thresholds
 from stabmon.records import Finding, Severity, Snapshot
@@ -103,19 +103,22 @@ class Flat:
             self._since = next(step for step in self._steps if step >= self._step / 4)
 
     def _severity(self, found: Exponent) -> Severity | None:
-        first = self._logs[0]
-        low, high = thresholds.FLAT_FIRST
-        complete = self._steps[0] <= 2 * (self._steps[1] - self._steps[0])
-        stuck = low <= exp(first) < high and found.level > first + log(thresholds.FLAT_LEVEL)
-        stuck = stuck and found.beta - 2 * found.error < thresholds.FLAT_SLOWEST
         if self._step < thresholds.FLAT_STEPS:
             return None
-        if complete and not self._task.quiet:
-            if stuck:
+        from_the_start = self._steps[0] <= 2 * (self._steps[1] - self._steps[0])
+        if from_the_start and not self._task.quiet:
+            if self._is_stuck(found):
                 return "warning" if self._above_guessing else "critical"
             if isfinite(self._task.excess):
                 return "warning"
         return "info" if self._points >= thresholds.SITS_POINTS else None
+
+    def _is_stuck(self, found: Exponent) -> bool:
+        """Whether it hardly left its first loss, and does not fall."""
+        first = self._logs[0]
+        low, high = thresholds.FLAT_FIRST
+        near = low <= exp(first) < high and found.level > first + log(thresholds.FLAT_LEVEL)
+        return near and found.beta - 2 * found.error < thresholds.FLAT_SLOWEST
 
     def explain(self, site: int) -> Finding:
         """Where it sits, and since when."""
@@ -139,13 +142,12 @@ class Flat:
                 f"is worse than a guess: {sits}; no vocabulary makes a guess as bad. Cut the learning rate to a third"
             )
             return Finding("warning", action, _TOO_SURE, _CUT, evidence, since)
-        return self._stuck(sits, f"{level / first:.0%} of where it began", evidence)
+        return self._stuck(self._verdict, sits, f"{level / first:.0%} of where it began", evidence)
 
-    def _stuck(self, sits: str, share: str, evidence: Mapping[str, float]) -> Finding:
-        assert self._verdict is not None, "asked without an alert"
+    def _stuck(self, severity: Severity, sits: str, share: str, evidence: Mapping[str, float]) -> Finding:
         known = isfinite(self._task.excess)
         return Finding(
-            severity=self._verdict,
+            severity=severity,
             action=f"is not learning: {sits}, {'what the token frequencies alone score' if known else share}. Stop it "
             "and restart with a third of the learning rate or a longer warm-up; every further step is lost",
             cause="It has learnt how common each answer is, and nothing else."

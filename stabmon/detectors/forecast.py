@@ -8,7 +8,7 @@ from math import inf, isfinite
 
 import numpy as np
 
-from stabmon.detectors.slope import Floats
+from stabmon.detectors.arrays import Floats
 
 LEAST = 5
 """Readings."""

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections import deque
 from math import inf, isfinite, log, nan
 
-import numpy as np
-
-from stabmon.catalog import Array
 from stabmon.detectors.window import Window
 from stabmon.records import Snapshot
 
@@ -22,15 +19,9 @@ def log_loss(snapshot: Snapshot) -> float:
     return log(loss) if 0 < loss < inf else nan
 
 
-def of_the_model(score: float, snapshot: Snapshot) -> Array:
-    """One score for the whole model, float32[1]; empty where the layout has no loss."""
-    return np.array([score] * snapshot.layout.slots("loss").size, np.float32)
-
-
-def beside(snapshot: Snapshot, statistic: str, count: int) -> Array:
-    """A statistic of the same `count` sites as another one; NaN where the layout has it not, as in an older run log."""
-    values = snapshot[statistic]
-    return values if values.size == count else np.full(count, np.nan, np.float32)
+def noise_of(changes: Window) -> float:
+    """Standard deviation of a point: 1.05 median |dz|, exact for independent Gaussian ones; 0 of no changes."""
+    return 1.05 * changes.median if len(changes) else 0.0
 
 
 class LearningRate:
@@ -85,5 +76,5 @@ class Level:
 
     @property
     def noise(self) -> float:
-        """Standard deviation of a point: 1.05 median |dz|, exact for independent Gaussian ones."""
-        return 1.05 * self._changes.median if len(self._changes) else 0.0
+        """Standard deviation of a point."""
+        return noise_of(self._changes)

@@ -7,7 +7,7 @@ from math import isfinite
 
 from stabmon.catalog import Array
 from stabmon.detectors import shift_findings as findings
-from stabmon.detectors.level import of_the_model
+from stabmon.detectors.arrays import of_the_model
 from stabmon.detectors.shift_readings import Level, Rate, Repeats, Updates
 from stabmon.detectors.thresholds import shift as thresholds
 from stabmon.records import BATCH_SIZE, RESUME, Event, Finding, Severity, Snapshot

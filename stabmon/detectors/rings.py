@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
+from stabmon.detectors.arrays import Floats, Indices
 
 
 class Rings:
@@ -18,10 +16,10 @@ class Rings:
         """Values that each stream was ever given."""
 
     @property
-    def held(self) -> Rows:
+    def held(self) -> Indices:
         return np.minimum(self.pushed, self.values.shape[1])
 
-    def push(self, rows: Rows, values: Floats) -> Floats:
+    def push(self, rows: Indices, values: Floats) -> Floats:
         """The values that fall out for it; NaN = none."""
         place = self.pushed[rows] % self.values.shape[1]
         old: Floats = self.values[rows, place]
@@ -29,7 +27,7 @@ class Rings:
         self.pushed[rows] += 1
         return old
 
-    def quantiles(self, rows: Rows, *shares: float) -> Floats:
+    def quantiles(self, rows: Indices, *shares: float) -> Floats:
         """float64[share, row]: the lowest value that at least that share of a stream's values does not exceed; NaN of
         none.
         """
@@ -38,7 +36,7 @@ class Rings:
         places = np.maximum(np.ceil(np.outer(shares, held)).astype(np.intp) - 1, 0)
         return np.asarray(order[np.arange(len(rows)), places])
 
-    def spread(self, rows: Rows) -> Floats:
+    def spread(self, rows: Indices) -> Floats:
         """A standard deviation that outliers do not move: width of the middle half / 1.349."""
         low, high = self.quantiles(rows, 0.25, 0.75)
         return np.asarray((high - low) / 1.349)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 from stabmon.detectors.level import LearningRate
 from stabmon.detectors.spike_readings import Quick, Slow
 from stabmon.detectors.thresholds import loss as thresholds
 
 
+@dataclass(slots=True)
 class Rise:
-    """One that is not over: the level it left, the rise at which it is told, and its highest point. All in ln loss."""
+    """One that is not over. All in ln loss."""
 
-    def __init__(self, since: int, level: float, size: float, top: float) -> None:
-        self.since = since
-        self.level = level
-        self.size = size
-        self.top = top
-        self.points = 1
+    since: int
+    level: float
+    """That it left."""
+    size: float
+    """The rise at which it is told."""
+    top: float
+    """Its highest point."""
+    points: int = 1
 
     def lasts(self, z: float) -> bool:
         self.points += 1

@@ -11,7 +11,8 @@ from collections import deque
 
 import numpy as np
 
-from stabmon.detectors.rings import Floats, Rings, Rows
+from stabmon.detectors.arrays import Floats, Indices
+from stabmon.detectors.rings import Rings
 from stabmon.detectors.window import Window
 
 POWERS = (0.05, 0.1, 0.2, 0.4)
@@ -158,7 +159,7 @@ class Streams:
         self._sums[:] = 0.0
         self.evidence = 0.0
 
-    def _residual(self, rows: Rows, values: Floats) -> Floats:
+    def _residual(self, rows: Indices, values: Floats) -> Floats:
         correlation = self._product[rows] / np.maximum(self._square[rows], TINY)
         held = np.minimum(np.maximum(correlation, 0.0), CORRELATION)
         return np.asarray(values - held * self._last[rows])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
 
+from stabmon.detectors import words
 from stabmon.detectors.shift_readings import Level, Repeats, Updates
 from stabmon.records import Finding, Severity
 
@@ -92,4 +92,4 @@ def _evidence(losses: Mapping[str, Level], updates: Updates, data_fault: float) 
     values = {name: level.now for name, level in losses.items() if not level.missing}
     values |= {f"{name}_before": level.before for name, level in losses.items()}
     values |= {"output_change_kl": updates.kl, "update_norm_over_usual": updates.length, "data_fault": data_fault}
-    return {name: value for name, value in values.items() if isfinite(value)}
+    return words.known(values)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
+from stabmon.detectors.arrays import Floats, Indices
 
 
 def theil_sen(x: Floats, y: Floats) -> Floats:

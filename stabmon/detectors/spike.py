@@ -6,7 +6,8 @@ from math import exp, isfinite
 
 from stabmon.catalog import Array
 from stabmon.detectors import words
-from stabmon.detectors.level import log_loss, of_the_model
+from stabmon.detectors.arrays import of_the_model
+from stabmon.detectors.level import log_loss
 from stabmon.detectors.rises import Rises
 from stabmon.records import BATCH_SIZE, Event, Finding, Snapshot
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite, nan
 
-from stabmon.detectors.level import NOISE_POINTS, POINTS
+from stabmon.detectors.level import NOISE_POINTS, POINTS, noise_of
 from stabmon.detectors.sequential import WINDOW, ShiryaevRoberts, Whitened, tie
 from stabmon.detectors.thresholds import loss as thresholds
 from stabmon.detectors.window import Window
@@ -72,7 +72,7 @@ class Slow:
 
 
 class Quick:
-    """The second highest of the last three points, against the median of the twelve before: one bad batch is none."""
+    """The second highest of the last three points, over the median of the twelve before: one bad batch is no spike."""
 
     def __init__(self) -> None:
         self._before, self._changes = Window(POINTS), Window(NOISE_POINTS)
@@ -91,7 +91,7 @@ class Quick:
         if len(self._rises) < LEAST_RISES:
             return 0.0
         tail = self._rises.quantile(thresholds.SPIKE_QUANTILE)
-        noise = 1.05 * self._changes.median
+        noise = noise_of(self._changes)
         self.size = max(thresholds.JUMP_NOISE * noise, thresholds.JUMP_LEAST, thresholds.JUMP_TAILS * tail)
         return (sorted((*self._pair, z))[-2] - self.level) / self.size
 

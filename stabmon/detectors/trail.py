@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stabmon.detectors.slope import Floats, theil_sen
+from stabmon.detectors.arrays import Floats
+from stabmon.detectors.slope import theil_sen
 
 
 class Trail:
