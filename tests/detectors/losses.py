@@ -1,9 +1,8 @@
 """Made-up losses."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from stabmon.detectors.arrays import Floats
 
 
 def learning(count: int, noise: float = 0.02, seed: int = 0, first: float = 10.0, last: float = 2.0) -> Floats:

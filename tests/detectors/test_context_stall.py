@@ -1,18 +1,15 @@
 """The stall's measured shapes, each with the steps at which it is spoken of."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from stabmon.detectors.alarm import Alarm
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.context_stall import ContextStall
 from stabmon.detectors.stall_readings import Rate
 from stabmon.records import Alert, Snapshot
-from tests.detectors.series import alerts_of, make_series, told
+from tests.detectors.series import alerts_of, make_series, placed, told
 
-Floats = NDArray[np.float64]
 NAN = float("nan")
 
 # Measured: 8 layers, d = 128, Adam, lr 1e-3, no warm-up (Markov data).
@@ -500,9 +497,7 @@ FILLS = along({1: 1.3, 10: 3.4, 20: 5.6, 40: 8.4, 60: 10.4, 80: 12, 100: 13.4, 4
 
 def swamped(share: Floats, length: Floats, placement: str = "post", **more: Floats) -> list[Snapshot]:
     run = a_run(share, norm_input_msq=np.full((400, 8), 4.0), final_norm_input_msq=length, **more)
-    sites = tuple(replace(site, placement=placement) if site.role == "norm" else site for site in run[0].layout.sites)
-    layout = replace(run[0].layout, sites=sites)
-    return [replace(snapshot, layout=layout) for snapshot in run]
+    return placed(run, placement)
 
 
 def test_a_stream_swamped_by_the_last_block_soon_after_the_collapse_is_critical_though_the_share_turns() -> None:

@@ -1,16 +1,13 @@
 """Lower layers without a gradient: which, where and from when, and what is no fault."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.dead_layers import DeadLayers
-from stabmon.records import Layout, Snapshot
-from tests.detectors.series import alerts_of, make_series, told
+from stabmon.records import Snapshot
+from tests.detectors.series import alerts_of, make_series, placed, told
 
-Floats = NDArray[np.float64]
 NAN = float("nan")
 LAYERS = 6
 
@@ -30,14 +27,6 @@ def a_run(
         "bigram_loss": np.full(count, 2.4),
     }
     return placed(make_series({**rows, **more}, every=every), placement)
-
-
-def placed(snapshots: list[Snapshot], placement: str) -> list[Snapshot]:
-    """The same, with that placement at each norm."""
-    old = snapshots[0].layout
-    sites = tuple(replace(site, placement=placement) if site.role == "norm" else site for site in old.sites)
-    layout = Layout(old.columns, sites)
-    return [replace(snapshot, layout=layout) for snapshot in snapshots]
 
 
 def even(count: int = 300) -> Floats:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from stabmon.detectors.alarm import Alarm
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.dead_units import DeadUnits
 from stabmon.records import BATCH_SIZE, Event, Snapshot
 from tests.detectors.series import alerts_of, make_series, told
-
-Floats = NDArray[np.float64]
 
 
 def run(dead: ArrayLike, saturated: ArrayLike | None = None, **more: ArrayLike) -> list[Snapshot]:

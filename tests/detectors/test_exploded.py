@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.exploded import Exploded
-from tests.detectors.losses import Floats, learning
+from tests.detectors.losses import learning
 from tests.detectors.series import alerts_of, make_series, told
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.flat import Flat
-from tests.detectors.losses import Floats
 from tests.detectors.series import alerts_of, make_series, told
 
 

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.forecast import crossing
 
-Floats = NDArray[np.float64]
 T = np.arange(0.0, 60, 10)
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from stabmon.detectors.alarm import Alarm
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.gradient_spike import GradientSpike
 from stabmon.records import BATCH_SIZE, EVALUATION, RESUME, Alert, Event
-from tests.detectors.losses import Floats, autocorrelated
+from tests.detectors.losses import autocorrelated
 from tests.detectors.series import alerts_of, make_series, told
 
 COUNT = 700

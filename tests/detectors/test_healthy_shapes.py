@@ -5,9 +5,9 @@ import pytest
 
 from stabmon.catalog import STATISTICS
 from stabmon.detectors import default_detectors
+from stabmon.detectors.arrays import Floats
 from stabmon.pipeline import build
 from stabmon.records import Alert, Run, Snapshot
-from tests.detectors.losses import Floats
 from tests.detectors.series import make_series
 
 COUNT, LAYERS = 400, 4

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.logit_drift import LogitDrift
 from stabmon.records import Alert
 from tests.detectors.series import alerts_of, make_series, told
 
-Floats = NDArray[np.float64]
 T = np.arange(10.0, 3001, 10)
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from stabmon.detectors import loss_detectors
 from stabmon.detectors.alarm import Alarm
+from stabmon.detectors.arrays import Floats
 from stabmon.records import Snapshot
-from tests.detectors.losses import Floats, autocorrelated, learning
+from tests.detectors.losses import autocorrelated, learning
 from tests.detectors.series import make_series
 
 FIRST, LAST = 64, 2000

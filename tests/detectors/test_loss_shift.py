@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from stabmon.detectors.alarm import Alarm
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.loss_shift import LossShift
 from stabmon.records import BATCH_SIZE, RESUME, Alert, Event
-from tests.detectors.losses import Floats, learning
+from tests.detectors.losses import learning
 from tests.detectors.series import alerts_of, make_series, told
 
 COUNT, AT = 400, 250

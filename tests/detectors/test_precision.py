@@ -2,18 +2,14 @@
 
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.precision import Precision
 from stabmon.records import Alert, Snapshot
-from tests.detectors.series import alerts_of, make_series, told
+from tests.detectors.series import alerts_of, make_series, steps, told
 
-Floats = NDArray[np.float64]
 LIMITS = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028e38}
-
-
-def steps(count: int) -> Floats:
-    return np.arange(1.0, count + 1)
 
 
 def largest(values: ArrayLike, dtype: str = "float16", every: int = 1) -> list[Snapshot]:

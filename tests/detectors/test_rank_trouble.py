@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.rank_trouble import RankTrouble
 from stabmon.records import Snapshot
 from tests.detectors.series import alerts_of, make_series, told
 
-Floats = NDArray[np.float64]
 STEPS, BLOCKS, NAN = 60, 3, float("nan")
 
 

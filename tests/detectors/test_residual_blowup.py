@@ -2,18 +2,12 @@
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.residual_blowup import ResidualBlowup
 from stabmon.detectors.slope import theil_sen
 from stabmon.records import Alert
-from tests.detectors.series import alerts_of, make_series, told
-
-Floats = NDArray[np.float64]
-
-
-def steps(count: int) -> Floats:
-    return np.arange(1.0, count + 1)
+from tests.detectors.series import alerts_of, make_series, steps, told
 
 
 def accelerating(t: Floats) -> Floats:

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.sequential import LEAST, STREAM_WINDOW, WINDOW, ShiryaevRoberts, Streams, Whitened, tie
-from tests.detectors.losses import Floats, autocorrelated
+from tests.detectors.losses import autocorrelated
 
 PROMISED = 100
 POINTS = 24_000

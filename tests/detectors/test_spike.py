@@ -7,11 +7,12 @@ import pytest
 
 from stabmon.detectors import Informed
 from stabmon.detectors.alarm import Alarm
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.rises import Rises
 from stabmon.detectors.spike import Spike
 from stabmon.detectors.thresholds.loss import RUN_LENGTH
 from stabmon.records import BATCH_SIZE, EVALUATION, RESUME, Event
-from tests.detectors.losses import Floats, autocorrelated, learning
+from tests.detectors.losses import autocorrelated, learning
 from tests.detectors.series import alerts_of, make_series, told
 
 SPIKE = np.exp(-np.arange(40) / 10)

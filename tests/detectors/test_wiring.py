@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from stabmon.detectors.alarm import Alarm
+from stabmon.detectors.arrays import Floats
 from stabmon.detectors.wiring import Wiring
 from stabmon.records import ARCHITECTURE, LEAK, NOT_SEEN, Alert, Event, Layout, Site, Snapshot
 from tests.detectors.series import alerts_of, told
 
-Floats = NDArray[np.float64]
 NAN = float("nan")
 NOISE = np.random.default_rng(0).normal(0, 0.03, (2000, 2))
 """Of batches that are all new."""
