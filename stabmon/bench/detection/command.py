@@ -18,9 +18,10 @@ from stabmon.bench.detection import picture, screen
 from stabmon.bench.detection.figures import Graded
 from stabmon.bench.detection.judging import Judged
 from stabmon.bench.detection.live import run_log
-from stabmon.bench.detection.outcomes import Known, Outcome, outcomes
+from stabmon.bench.detection.outcomes import Known, outcomes
 from stabmon.bench.detection.plan import Run, plan
 from stabmon.bench.detection.result import result
+from stabmon.bench.detection.scenarios import run_name
 from stabmon.bench.detection.workers import complete, cores, judged
 
 
@@ -103,7 +104,7 @@ def _graded(runs: Sequence[Run], folder: Path, workers: int) -> list[Graded]:
         task = progress.add_task(f"{len(runs)} trainings", total=len(runs))
         for done in judged(runs, folder, workers):
             scenario, seed = done.run
-            name = f"{scenario.name}-s{seed}"
+            name = run_name(scenario.name, seed)
             if done.judged is None:
                 failed[name] = done.failure
             else:
@@ -115,5 +116,5 @@ def _graded(runs: Sequence[Run], folder: Path, workers: int) -> list[Graded]:
         raise ValueError(
             f"{len(failed)} of {len(runs)} runs could not be recorded or judged; the first: {name}: {failure}"
         )
-    labels: dict[str, Outcome] = outcomes(known)
+    labels = outcomes(known)
     return [Graded(labels[name], found[name]) for name in sorted(found)]

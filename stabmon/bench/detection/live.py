@@ -13,8 +13,8 @@ from torch import Tensor
 from stabmon.bench.detection.data import IGNORED, SOURCES, VOCABULARY, Batch, Batches
 from stabmon.bench.detection.faults import Loop
 from stabmon.bench.detection.networks import Network
-from stabmon.bench.detection.optimizers import make_optimizer
-from stabmon.bench.detection.scenarios import Scenario
+from stabmon.bench.detection.optimizers import OPTIMIZERS
+from stabmon.bench.detection.scenarios import Scenario, run_name
 from stabmon.monitor import Monitor
 from stabmon.runlog import path_of
 
@@ -24,7 +24,7 @@ EVERY = 10
 
 def run_log(scenario: Scenario, seed: int, folder: Path) -> Path:
     """Where the run is kept."""
-    return path_of(folder / scenario.family, f"{scenario.name}-s{seed}")
+    return path_of(folder / scenario.family, run_name(scenario.name, seed))
 
 
 def record(scenario: Scenario, seed: int, folder: Path) -> Path:
@@ -32,7 +32,7 @@ def record(scenario: Scenario, seed: int, folder: Path) -> Path:
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     model = Network(scenario.shape, VOCABULARY[scenario.data], patches=scenario.data == "digits")
-    optimizer = make_optimizer(scenario.optimizer, model, scenario.lr)
+    optimizer = OPTIMIZERS[scenario.optimizer](model, scenario.lr)
     random = torch.Generator().manual_seed(seed + 2_000_000)
     loop = Loop(model, optimizer, VOCABULARY[scenario.data], random)
     path = run_log(scenario, seed, folder)

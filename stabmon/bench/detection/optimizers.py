@@ -32,11 +32,6 @@ class UncorrectedAdam(torch.optim.Adam):
                 p.addcdiv_(state["exp_avg"], state["exp_avg_sq"].sqrt().add_(group["eps"]), value=-group["lr"])
 
 
-def make_optimizer(name: str, model: nn.Module, lr: float) -> Optimizer:
-    """Of one of OPTIMIZERS."""
-    return OPTIMIZERS[name](model, lr)
-
-
 OPTIMIZERS: dict[str, Callable[[nn.Module, float], Optimizer]] = {
     "adam": lambda m, lr: torch.optim.Adam(m.parameters(), lr, betas=BETAS, fused=True),
     "adamw": lambda m, lr: torch.optim.AdamW(m.parameters(), lr, betas=BETAS, weight_decay=0.1, fused=True),

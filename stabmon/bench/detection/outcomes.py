@@ -4,7 +4,7 @@ and what an injected fault did is measured against the same run without it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from stabmon.bench.detection.curves import Curve, moving
 from stabmon.bench.detection.faults import OddBatch
-from stabmon.bench.detection.scenarios import Scenario
+from stabmon.bench.detection.scenarios import Scenario, run_name
 from stabmon.bench.detection.shown import BAND, GAP, NEAR, RISE, Shown, shown
 
 Class = Literal[
@@ -48,7 +48,7 @@ class Known:
 
     @property
     def name(self) -> str:
-        return f"{self.scenario.name}-s{self.seed}"
+        return run_name(self.scenario.name, self.seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,11 @@ def outcomes(runs: Sequence[Known]) -> dict[str, Outcome]:
     learnable = {run.scenario.data for run in runs if seen[run.name].left < -NEAR - BAND}
     left = {run.scenario.name for run in runs if seen[run.name].what in ("DELAYED", "HEALTHY")}
     by_name = {run.name: run for run in runs}
-    return {
-        run.name: _Labeller(run, by_name.get(f"{run.scenario.control}-s{run.seed}"), learnable, left).of(seen[run.name])
-        for run in runs
-    }
+    found = {}
+    for run in runs:
+        control = by_name.get(run_name(run.scenario.control, run.seed))
+        found[run.name] = _Labeller(run, control, learnable, left).of(seen[run.name])
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ class _Labeller:
             return Outcome(HARMLESS, f"an odd batch, {seen.why}", begins)
         if seen.what in ("STALL", "BLOW-UP", "SPIKE"):
             struck = seen.what == "SPIKE" and injected and (seen.onset or 0) >= begins
-            return Outcome(_CLASS[seen.what], seen.why, begins, begins if struck else seen.onset, _failures(seen)[1:])
+            return Outcome(seen.what, seen.why, begins, begins if struck else seen.onset, _failures(seen)[1:])
         if family == "schedule":
             return Outcome("SCHEDULE", seen.why)
         if family == "abrupt" and seen.what == "DELAYED" and seen.gap <= GAP:
@@ -146,7 +147,7 @@ class _Labeller:
             worse = self._worse()
             unclear = worse.by > RISE - BAND
             return Outcome(None if unclear else HARMLESS, worse.why if unclear else seen.why, begins)
-        return Outcome(_CLASS[seen.what], seen.why)
+        return Outcome(seen.what, seen.why)
 
     def _unexplained_plateau(self, seen: Shown, begins: int) -> Outcome:
         """At the unigram loss, where a bigram does no better."""
@@ -190,16 +191,13 @@ class _Worse:
         return cls(float(apart[-1]), since, told)
 
 
-_CLASS: Mapping[str, Class] = {
-    "STALL": "STALL",
-    "BLOW-UP": "BLOW-UP",
-    "SPIKE": "SPIKE",
-    "DELAYED": "DELAYED",
-    "HEALTHY": "HEALTHY",
-}
-
-
 def _failures(seen: Shown) -> tuple[Class, ...]:
     """What went wrong by the loss alone, the gravest first."""
-    found = {seen.what: True, "STALL": seen.stalled or seen.what == "STALL", "SPIKE": seen.spiked is not None}
-    return tuple(_CLASS[what] for what, so in found.items() if so and what in FAILURES)
+    found: list[Class] = []
+    if seen.what in ("STALL", "BLOW-UP", "SPIKE"):
+        found.append(seen.what)
+    if seen.stalled:
+        found.append("STALL")
+    if seen.spiked is not None and seen.what != "SPIKE":
+        found.append("SPIKE")
+    return tuple(found)

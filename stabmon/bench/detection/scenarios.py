@@ -67,6 +67,11 @@ class Scenario:
         return self.fault.at if self.fault else None
 
 
+def run_name(scenario: str, seed: int) -> str:
+    """What the run of the scenario of that name is called."""
+    return f"{scenario}-s{seed}"
+
+
 def _many(family: Family, given: Iterable[Scenario]) -> tuple[Scenario, ...]:
     return tuple(replace(scenario, family=family, name=f"{family}-{scenario.name}") for scenario in given)
 
