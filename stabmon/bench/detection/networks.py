@@ -45,6 +45,7 @@ class Attention(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         width = shape.width
+        # The layer that [...] * 0 makes and throws away draws random numbers: without it each seed is another training.
         self.qkv = nn.ModuleList([nn.Linear(width, 3 * width)] if shape.fused else [nn.Linear(width, width)] * 0)
         if not shape.fused:
             self.qkv.extend(nn.Linear(width, width) for _ in range(3))

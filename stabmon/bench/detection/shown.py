@@ -103,13 +103,12 @@ def _plateau(curve: Curve, spiked: int | None) -> Shown:
     if left < -NEAR:
         long = [(first, end) for first, end in near if end - first >= PLATEAU_STEPS]
         if long:
-            return Shown("DELAYED", int(curve.steps[long[0][0]]), told, False, spiked, gap, left)
-        return Shown("HEALTHY", None, told, False, spiked, gap, left)
+            return Shown("DELAYED", int(curve.steps[long[0][0]]), told, spiked=spiked, gap=gap, left=left)
+        return Shown("HEALTHY", why=told, spiked=spiked, gap=gap, left=left)
     onset, steps = int(curve.steps[near[-1][0]]), len(apart) - near[-1][0]
     if steps < PLATEAU_STEPS:
         return Shown("UNCLEAR", why=f"{told}, and has been near it for {steps} steps only", left=left)
     if abs(gap - GAP) < BAND:
         return Shown("UNCLEAR", why=f"{told}; a bigram gains {gap:.2f}", left=left)
-    return Shown(
-        "STALL" if gap > GAP else "PLATEAU", onset, f"{told}; a bigram gains {gap:.2f}", False, spiked, gap, left
-    )
+    what: Sight = "STALL" if gap > GAP else "PLATEAU"
+    return Shown(what, onset, f"{told}; a bigram gains {gap:.2f}", spiked=spiked, gap=gap, left=left)
