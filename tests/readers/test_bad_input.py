@@ -50,6 +50,7 @@ def archive() -> bytes:
         ((",".join(["step", "loss", *map(str, range(900_000))]) + "\n1,2\n").encode(), "more than 4 million"),
         (b'{"log_history": [{"step": 1, "learning_rate": 0.1}]}', "train with logging_steps"),
         (b"step,loss\n1,\n2,\n3,\n", "holds no loss"),
+        (b" iteration 10/ 100 | learning rate: 1.0E-04 | throughput: 9.5 |\n" * 9, "holds no loss"),
         (b"[" * 100_000, "holds no losses"),
         (b'{"a":' * 100_000, "holds no losses"),
         (gzip.compress(b"hello"), "begins with 'hello'"),

@@ -32,7 +32,8 @@ class _Lines:
 
     def __call__(self, line: str) -> Reading | None:
         if match := _LINE.search(line):
-            return self._trained(whole(match[1]) or 0, dict(_CELL.findall(line, match.end())))
+            made = self._trained(whole(match[1]) or 0, dict(_CELL.findall(line, match.end())))
+            return made if made.trained else None
         if match := _EVALUATED.search(line):
             return Reading(whole(match[1]), eval_loss=number(match[2]))
         return None
