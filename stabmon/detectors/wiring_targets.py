@@ -14,7 +14,7 @@ from stabmon.records import Finding, Snapshot
 
 class Leak:
     """Outputs were seen to move with the token that they are to predict; or the loss is far under what one token of
-    context gives, sooner than any model learns so much from more of it.
+    context gives, sooner than any model learns so much from more of it: an info where they were seen not to move.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,8 @@ class Leak:
         full = len(self._losses) == thresholds.LEAK_READINGS
         early = full and unigram - bigram > thresholds.LEARNABLE and loss < _least(snapshot.step) * bigram
         if early and not self._batches.again:
-            self.finding = _low(snapshot.step, self.ahead, loss, unigram, bigram)
+            told = _low if self.ahead is None else _by_heart
+            self.finding = told(snapshot.step, loss, unigram, bigram)
 
 
 class Batches:
@@ -88,12 +89,11 @@ def _seen() -> Finding:
     )
 
 
-def _low(step: int, ahead: bool | None, loss: float, unigram: float, bigram: float) -> Finding:
+def _low(step: int, loss: float, unigram: float, bigram: float) -> Finding:
     return Finding(
         severity="warning",
-        action=f"looks at its targets: at step {step} its loss is {loss:.2g}, where the left neighbour alone gives "
-        f"{bigram:.2g}. Stop it and check the attention mask and how targets are shifted; what it learns is to copy "
-        "them",
+        action=f"looks at its targets: {_early(step, loss, bigram)}. Stop it and check the attention mask and how "
+        "targets are shifted; what it learns is to copy them",
         cause="The targets are among what the model is given, by a mask that is not causal or by targets that are not "
         "shifted; or there is so little data that it is known by heart.",
         remedies=(
@@ -104,8 +104,41 @@ def _low(step: int, ahead: bool | None, loss: float, unigram: float, bigram: flo
         evidence={"loss": loss, "bigram_loss": bigram, "unigram_loss": unigram},
         since=step,
         ruled_out=(
-            *(() if ahead is None else ("a mask that is not causal: no output moves with the token after it",)),
-            f"targets that are no sequence, such as classes: the left neighbour is worth {unigram - bigram:.2f} nats",
+            _no_classes(unigram - bigram),
             "a few batches that come again and again: their unigram and bigram losses would recur",
         ),
     )
+
+
+def _by_heart(step: int, loss: float, unigram: float, bigram: float) -> Finding:
+    """Where neither the mask nor the shift of the targets is at fault: it was tried."""
+    return Finding(
+        severity="info",
+        action=f"has most likely learnt its data by heart: {_early(step, loss, bigram)}. Count how many different "
+        "tokens it is given, and take an evaluation loss on other data; if a small set is overfitted on purpose, "
+        "nothing is wrong",
+        cause="So low a loss so soon mostly means little data, of which each step draws the same pieces. Or everything "
+        "needed stands in the context; or the targets get in by another way than the mask, as by another input.",
+        remedies=(
+            "Count the different batches and tokens: a set of a few lines, a sampler that draws from few of them, one "
+            "file many times over.",
+            "Take an evaluation loss on other data: where that stays high, it knows its data by heart.",
+            "Where that is as low: look whether everything needed stands in the context (templates, logs), and whether "
+            "another input holds the targets.",
+        ),
+        evidence={"loss": loss, "bigram_loss": bigram, "unigram_loss": unigram},
+        since=step,
+        ruled_out=(
+            "a mask that is not causal: no output moves with the token after it",
+            "targets that are not shifted: they are the inputs, shifted by one",
+            _no_classes(unigram - bigram),
+        ),
+    )
+
+
+def _early(step: int, loss: float, bigram: float) -> str:
+    return f"at step {step} its loss is {loss:.2g}, where the left neighbour alone gives {bigram:.2g}"
+
+
+def _no_classes(worth: float) -> str:
+    return f"targets that are no sequence, such as classes: the left neighbour is worth {worth:.2f} nats"
