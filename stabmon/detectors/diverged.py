@@ -6,6 +6,7 @@ from collections import deque
 from math import exp, isfinite
 
 from stabmon.catalog import Array
+from stabmon.detectors import words
 from stabmon.detectors.arrays import of_the_model
 from stabmon.detectors.level import POINTS, Level, log_loss
 from stabmon.detectors.thresholds import loss as thresholds
@@ -27,9 +28,11 @@ class Diverged:
 
     def _start(self) -> None:
         self._level = Level()
-        self._steps: deque[int] = deque(maxlen=POINTS)
+        self._steps: deque[int] = deque(maxlen=POINTS + 1)
         self._score = 0.0
         self._since: int | None = None
+        self._good = 0
+        """Step of the last point before the rise."""
         self._pretrained = False
 
     def score(self, snapshot: Snapshot) -> Array:
@@ -52,16 +55,17 @@ class Diverged:
         if level.progress < thresholds.DIVERGED_PROGRESS and not self._pretrained:
             return self._rises(since, now)
         lost = (level.recent.median - level.best) / level.progress if level.progress > 0 else 1.0
+        back = words.checkpoint_before(self._good)
         share = f"{lost:.0%}" if lost < 1 else "all"
         early = self._steps[-1] < thresholds.EARLY_STEPS
         return Finding(
             severity="warning" if early else "critical",
             action=f"has diverged: the loss was at {best:.4g} and is at {now:.4g} since step {since}, {share} of its "
-            f"progress lost. Go back to a checkpoint before step {since}; every further step is lost",
+            f"progress lost. Go back to {back}; every further step is lost",
             cause="Updates are too large for where the run is: the loss is back at a level that it had left, and "
             "stays there.",
             remedies=(
-                f"Roll back to a checkpoint before step {since}, and go on at a third of the learning rate.",
+                f"Roll back to {back}, and go on at a third of the learning rate.",
                 f"Look at the gradient norm and the data around step {since}; leave those batches out.",
                 "Clip gradients at 1; with Adam, lower beta2 to .95, or restart with a longer warm-up.",
             ),
@@ -108,4 +112,4 @@ class Diverged:
         if self._score < 1:
             self._since = None
         elif self._since is None:
-            self._since = self._steps[0]
+            self._good, self._since = self._steps[0], self._steps[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import exp, isfinite, nan
 
 from stabmon.catalog import Array
+from stabmon.detectors import words
 from stabmon.detectors.arrays import of_the_model
 from stabmon.detectors.level import Level, log_loss
 from stabmon.detectors.thresholds import loss as thresholds
@@ -28,6 +29,10 @@ class Exploded:
     def _start(self) -> None:
         self._level = Level()
         self._last = (-1, nan)
+        self._before = 0
+        """Step of the point before the last one."""
+        self._good = 0
+        """Step of the last point before the rise."""
         self._both = nan
         """The lower of the last two points."""
         self._score = 0.0
@@ -40,21 +45,22 @@ class Exploded:
             if snapshot.step < self._last[0]:
                 self._start()  # a restart: another run begins in the same log
             self._judge(snapshot.step, z)
-            self._last = (snapshot.step, z)
+            self._before, self._last = self._last[0], (snapshot.step, z)
         return of_the_model(self._score, snapshot)
 
     def explain(self, site: int) -> Finding:
         """From what to what."""
         assert self._since is not None, "asked without an alert"
         level, now, since = self._level, exp(self._last[1]), self._since
+        back = words.checkpoint_before(self._good)
         known = exp(level.best if isfinite(level.best) else level.first)
         return Finding(
             severity="critical",
             action=f"has exploded: the loss was at {known:.4g} and is {now:.4g} since step {since}. Stop it and go "
-            f"back to a checkpoint before step {since}; every further step is lost",
+            f"back to {back}; every further step is lost",
             cause="One or two updates threw the weights far away; the loss is above all it ever was.",
             remedies=(
-                f"Roll back to a checkpoint before step {since}, and go on at a third of the learning rate.",
+                f"Roll back to {back}, and go on at a third of the learning rate.",
                 "Clip gradients at 1.",
                 f"Look at the batch of step {since}: a wrong scale, wrong labels, empty targets.",
                 "If it runs in float16: use bfloat16.",
@@ -82,4 +88,4 @@ class Exploded:
             self._since = None
             level.push(z)
         elif self._since is None:
-            self._since = self._last[0]
+            self._since, self._good = self._last[0], self._before

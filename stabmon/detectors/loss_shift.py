@@ -53,7 +53,11 @@ class LossShift:
         self._risen: Severity | None = None
         self._since: int | None = None
         """First step of the rise that is open."""
+        self._good = 0
+        """The step before it that had a loss."""
         self._points = 0
+        self._jumped = False
+        """Whether it began soon after a jump of the learning rate, which explains it."""
         self._data = self._moved = False
         """Whether in this rise the data are to blame, and whether they themselves show it."""
 
@@ -110,16 +114,17 @@ class LossShift:
         if self._since is None:
             if self._rise <= 1:
                 return None
-            self._since, self._points, self._data, self._moved = self._steps[-2], 1, False, False
+            self._good, self._since, self._points, self._data = self._steps[-3], self._steps[-2], 1, False
+            self._jumped = self._rate.jumped(self._since)
         self._points += 1
         if self._over():
-            self._since = None
+            self._since, self._moved = None, False
             return None
         ignorant = self._loss.now > min(self._unigram.before, self._unigram.now) + thresholds.IGNORANT
         self._moved |= self._changed
-        self._data |= self._moved or (ignorant and self._updates.ordinary(self._steps[-1]))
+        self._data |= self._moved or (ignorant and not self._jumped and self._updates.ordinary(self._steps[-1]))
         if not self._data:
-            lasts = self._points >= thresholds.LASTS_ELSE and not self._rate.jumped(self._steps[-1])
+            lasts = self._points >= thresholds.LASTS_ELSE and not self._jumped
             return "warning" if lasts else None
         lasts = self._points >= thresholds.LASTS or self._loss.now > thresholds.AT_ONCE * self._loss.before
         still = self._changed or not self._moved
@@ -153,4 +158,4 @@ class LossShift:
         if self._data:
             ordinary = self._updates.ordinary(self._steps[-1])
             return findings.of_data(self._risen, self._since, losses, self._updates, self._moved, ordinary)
-        return findings.of_updates(self._since, losses, self._updates)
+        return findings.of_updates(self._since, self._good, losses, self._updates)

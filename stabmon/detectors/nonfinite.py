@@ -8,6 +8,7 @@ from math import isfinite, isnan
 import numpy as np
 
 from stabmon.catalog import Array
+from stabmon.detectors import words
 from stabmon.detectors.arrays import of_the_model
 from stabmon.detectors.thresholds import nonfinite as thresholds
 from stabmon.records import Finding, Site, Snapshot
@@ -24,6 +25,8 @@ class _Zeros:
 
     def __init__(self) -> None:
         self.since = 0
+        self.good = 0
+        """The last step with an ordinary loss."""
         self._count = 0
         self._first = 0.0
         self._before: deque[float] = deque(maxlen=3)
@@ -34,7 +37,7 @@ class _Zeros:
             self._count += 1
             self.since = step if self._count == 1 else self.since
         elif isfinite(loss):
-            self._count = 0
+            self._count, self.good = 0, step
             self._first = self._first or abs(loss)
             self._before.append(abs(loss))
 
@@ -61,6 +64,8 @@ class NonFinite:
     def __init__(self) -> None:
         self._skips = 0
         self._since: int | None = None
+        self._good = 0
+        """The last step in which nothing was found."""
         self._found: dict[str, Site] = {}
         self._harmless = False
         """The loss alone is not finite, and the gradients that it gave are."""
@@ -80,6 +85,8 @@ class NonFinite:
             self._found = _not_finite(snapshot, self._found)
             self._harmless = measured and set(self._found) == {"loss"}
         score = float(len(self._found)) or max(self._skips / (thresholds.SKIPS + 1), float(self._zeros.hidden))
+        if not self._found:
+            self._good = snapshot.step
         if score < 1:
             self._since = None
         elif self._since is None:
@@ -94,7 +101,7 @@ class NonFinite:
             return _targetless(self._since)
         if self._found:
             return self._broken(self._since)
-        return _hiding(self._since) if self._zeros.hidden else self._skipping(self._since)
+        return _hiding(self._since, self._zeros.good) if self._zeros.hidden else self._skipping(self._since)
 
     def _skipped(self, snapshot: Snapshot) -> float:
         """1 where the step was skipped, else 0; NaN where that is not known."""
@@ -110,14 +117,16 @@ class NonFinite:
         statistic, where = next(iter(self._found.items()))
         name = _served(statistic)
         place = f"{where.name}, {name}" if where.name else name
-        half = "forward pass" if statistic in _FORWARD else "backward pass or the update"
+        forward = statistic in _FORWARD
+        began = "forward pass, or in the update before it" if forward else "backward pass or the update"
+        back = words.checkpoint_before(self._good if forward else since)
         return Finding(
             severity="critical",
             action=f"has values that are not finite since step {since} ({place}). Stop it and go back to "
-            f"the last checkpoint before step {since}; every further step is lost",
-            cause=f"{name} is the first to be Inf or NaN in the order of a step, so it began in the {half}.",
+            f"{back}; every further step is lost",
+            cause=f"{name} is the first to be Inf or NaN in the order of a step, so it began in the {began}.",
             remedies=(
-                f"Roll back to a checkpoint before step {since} and leave out the next 200 batches.",
+                f"Roll back to {back} and leave out the next 200 batches.",
                 "Roll back and halve the learning rate, or clip gradients at 1.",
                 "If it runs in float16: use bfloat16, or float32 for the norms and the softmax.",
                 "Look for a division by 0, a log of 0 or a fully masked row in the loss and in attention.",
@@ -164,15 +173,17 @@ def _targetless(since: int) -> Finding:
     )
 
 
-def _hiding(since: int) -> Finding:
+def _hiding(since: int, good: int) -> Finding:
+    """`good`: the last step with another loss."""
+    back = words.checkpoint_before(good)
     return Finding(
         severity="critical",
-        action=f"has a loss of exactly 0 since step {since}, which hides a NaN. Stop it and go back to the last "
-        f"checkpoint before step {since}; every further step is lost",
+        action=f"has a loss of exactly 0 since step {since}, which hides a NaN. Stop it and go back to "
+        f"{back}; every further step is lost",
         cause="The loss fell to 0 from one value to the next: so it looks where a trainer leaves NaN out of its log.",
         remedies=(
             "Switch the filter off to see it (transformers: logging_nan_inf_filter=False).",
-            f"Roll back to a checkpoint before step {since}, and halve the learning rate or clip gradients at 1.",
+            f"Roll back to {back}, and halve the learning rate or clip gradients at 1.",
             "Look for batches without targets: their mean loss is 0/0.",
         ),
         evidence={"loss": 0.0},

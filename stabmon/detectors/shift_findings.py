@@ -19,7 +19,9 @@ def of_data(
     elif moved:
         cause = "What the targets are, or what follows what, has changed; the weights are what they were."
     else:
-        cause = "Targets no longer belong to their inputs, or the inputs changed; the weights are what they were."
+        seen = updates.read_at in (since - 1, since)
+        weights = "the weights are what they were" if seen else "or one update that was not read was too large"
+        cause = f"Targets no longer belong to their inputs, or the inputs changed; {weights}."
     return Finding(
         severity=severity,
         action=f"has other data since step {since}: {_from_to(losses)} at once. Stop it, mend the data "
@@ -31,7 +33,7 @@ def of_data(
             "If the change was meant (another mixture of data): let it run, the loss falls from here on.",
         ),
         evidence=_evidence(losses, updates, data_fault=1.0),
-        ruled_out=(f"an update that was too large (KL {updates.kl:.2g})",) if ordinary else (),
+        ruled_out=(f"updates that are too large (KL {updates.kl:.2g} at step {updates.read_at})",) if ordinary else (),
         since=since,
     )
 
@@ -52,14 +54,16 @@ def of_weights(severity: Severity, since: int, losses: Mapping[str, Level], upda
     )
 
 
-def of_updates(since: int, losses: Mapping[str, Level], updates: Updates) -> Finding:
+def of_updates(since: int, good: int, losses: Mapping[str, Level], updates: Updates) -> Finding:
+    """`good`: the last step before the rise."""
+    back = words.checkpoint_before(good)
     return Finding(
         severity="warning",
         action=f"has lost a part of what it had learnt: {_from_to(losses)} at step {since} and stays there. Go back to "
-        f"a checkpoint before step {since}, unless it falls again within some 50 points",
+        f"{back}, unless it falls again within some 50 points",
         cause="Updates were too large for where the run was; the data are what they were.",
         remedies=(
-            f"Roll back to a checkpoint before step {since}, and go on at a third of the learning rate.",
+            f"Roll back to {back}, and go on at a third of the learning rate.",
             "Clip gradients at 1, or lower Adam's beta2 to .95.",
             f"Look at the batches of step {since} and the few before it.",
         ),

@@ -68,14 +68,15 @@ class Updates:
 
     def __init__(self) -> None:
         self._lengths = Window(thresholds.UPDATES)
-        self._read = self._odd = -thresholds.MEMORY
+        self.read_at = self._odd = -thresholds.MEMORY
+        """Steps of the last KL, and of the last odd reading."""
         self.kl = self.length = nan
         """The last of each; of the length, in units of its own median."""
 
     def read(self, snapshot: Snapshot) -> None:
         step, kl = snapshot.step, snapshot.scalar("output_change_kl")
         if isfinite(kl):
-            self.kl, self._read = kl, step
+            self.kl, self.read_at = kl, step
             self._odd = step if kl > thresholds.KL else self._odd
         if not snapshot.layers_read:
             return
@@ -88,7 +89,7 @@ class Updates:
 
     def ordinary(self, step: int) -> bool:
         """Whether those of the last 64 steps are known and none of them was odd."""
-        return self._read > step - thresholds.MEMORY and self._odd <= step - thresholds.MEMORY
+        return self.read_at > step - thresholds.MEMORY and self._odd <= step - thresholds.MEMORY
 
 
 class Rate:

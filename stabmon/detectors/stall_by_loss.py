@@ -74,11 +74,10 @@ class ByLoss:
         return Finding(
             severity=severity,
             action=f"has lost what it had learnt: since step {last + 1} it does no better than the frequencies of its "
-            f"targets. Go back to a checkpoint of step {last} or before; {lost} steps are lost, and so is every "
-            "further one",
+            f"targets. Go back to {words.checkpoint_before(last)}; {words.steps_lost(lost)}",
             cause=f"Updates were too large: the loss had been {-task.best:.2g} nats under the unigram loss, and is "
             f"{task.excess:+.2f} from it.",
-            remedies=roll_back(last + 1, rate),
+            remedies=roll_back(last, rate),
             evidence=_evidence(task, depth, rate),
             since=last + 1,
             ruled_out=(f"a spike that heals by itself: it has lasted {lost} steps",),
@@ -90,7 +89,7 @@ class ByLoss:
             severity=severity,
             action=f"has not left its plateau: tokens get different answers again since step {since}, and its loss is "
             f"still that of the frequencies of its targets. Restart with {words.slower(rate, 3)} or warm-up; "
-            f"{self._step} steps are lost, and so is every further one",
+            f"{words.steps_lost(self._step)}",
             cause="Updates are so large that they undo what others learn: what tells the positions apart came back, "
             f"and tells nothing of the targets (the loss is {task.excess:+.2f} from the unigram loss)"
             f"{self._hunger(depth)}.",

@@ -73,9 +73,11 @@ def _action(stall: Stall, task: Task, rate: Rate) -> str:
     if stall.verdict == "plateau":
         until = stall.since + thresholds.PATIENT_STEPS
         return f"is on a plateau that may end by itself. Wait until step {until}: {same}, as in a stall, but less so"
-    cost = _cost(stall)
     if task.fell_back:
-        return f"has lost what it had learnt: {same}. Go back to a checkpoint before step {stall.since}; {cost}"
+        good = _last_good(stall, task)
+        back, lost = words.checkpoint_before(good), words.steps_lost(stall.step - good)
+        return f"has lost what it had learnt: {same}. Go back to {back}; {lost}"
+    cost = _cost(stall)
     if stall.step < rate.cut_until:
         return (
             f"is not learning yet: {same}. Wait for the cut of step {rate.cut_at} until step {rate.cut_until}; {cost}"
@@ -91,10 +93,12 @@ def _action(stall: Stall, task: Task, rate: Rate) -> str:
 
 def _cost(stall: Stall) -> str:
     lost = stall.step - stall.since
-    if stall.step <= 100 or lost < 1:
-        return "nothing is lost yet"
-    steps = "1 step is" if lost == 1 else f"{lost} steps are"
-    return f"{steps} lost, and so is every further one"
+    return "nothing is lost yet" if stall.step <= 100 or lost < 1 else words.steps_lost(lost)
+
+
+def _last_good(stall: Stall, task: Task) -> int:
+    """The last step that knew what was learnt: the loss may tell of its end before the context share does."""
+    return min(stall.since - 1, task.learnt_until)
 
 
 def _cause(stall: Stall, task: Task) -> str:
@@ -129,13 +133,13 @@ def _remedies(stall: Stall, task: Task, rate: Rate) -> tuple[str, ...]:
             "Let it run: you are told as soon as it grows back, or goes too deep to.",
             "A higher learning rate makes it worse, a warm-up or a lower one shortens the next one.",
         )
-    return roll_back(stall.since, rate.top) if task.fell_back else restart(rate.top)
+    return roll_back(_last_good(stall, task), rate.top) if task.fell_back else restart(rate.top)
 
 
-def roll_back(since: int, rate: float) -> tuple[str, ...]:
-    """What to do about a run that lost what it had learnt at that step, and learning rate."""
+def roll_back(good: int, rate: float) -> tuple[str, ...]:
+    """What to do about a run that lost what it had learnt after that step, at that learning rate."""
     return (
-        f"Roll back to a checkpoint before step {since}, and go on with {words.slower(rate, 3)}.",
+        f"Roll back to {words.checkpoint_before(good)}, and go on with {words.slower(rate, 3)}.",
         "Look at what came just before: a raised learning rate, a batch, a norm input that grew.",
         "Clip gradients at 1, or lower Adam's beta2 to .95.",
     )
@@ -184,7 +188,7 @@ def _ruled_out(stall: Stall, task: Task, depth: Depth) -> tuple[str, ...]:
             f"a dip that passes: the lowest block's gradient is {depth.ratio:.1e} of the highest's",
         ),
         (
-            not rising and stall.slope <= thresholds.RISING,
+            stall.verdict not in ("rising", "plateau") and stall.slope <= thresholds.RISING,
             f"a plateau that ends: the context share {_pace(stall.slope)}",
         ),
         (

@@ -18,6 +18,16 @@ def slower(value: float, by: int) -> str:
     return f"lr <= {rate(value / by)}" if 0 < value < inf else f"1/{by} of the learning rate"
 
 
+def checkpoint_before(step: int) -> str:
+    """Given the last step at which a forward pass was well: its own update may be the one that did the harm."""
+    return f"a checkpoint before step {step}" if step > 1 else "the weights that it began with"
+
+
+def steps_lost(steps: int) -> str:
+    """Where nothing that comes after them is worth anything either."""
+    return f"{'1 step is' if steps == 1 else f'{steps:,} steps are'} lost, and so is every further one"
+
+
 def whole(value: float) -> str:
     """A large number: 2290 -> 2,290; from a million on as 3.2e8."""
     return f"{value:,.0f}" if abs(value) < 1e6 else f"{value:.1e}".replace("e+0", "e").replace("e+", "e")

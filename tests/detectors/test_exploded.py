@@ -24,6 +24,8 @@ def test_the_second_point_at_ten_times_the_level_is_critical() -> None:
     (alert, *_) = alerts_of(Exploded(), make_series({"loss": risen(10)}))
     assert (alert.step, alert.severity, alert.since) == (302, "critical", 301)
     assert alert.evidence["loss"] / alert.evidence["best_loss"] == pytest.approx(10, rel=0.1)
+    # What step 300 made of the weights shows in the loss of 301: a checkpoint of 300 has it.
+    assert "go back to a checkpoint before step 300;" in alert.action
 
 
 def test_four_times_the_level_is_left_to_the_slower_rule() -> None:

@@ -50,7 +50,7 @@ def test_shuffled_labels_are_a_data_fault_at_the_second_step_and_critical_at_the
     assert first.since == 251
     assert first.evidence["data_fault"] == 1.0
     assert first.evidence["bigram_loss_before"] == pytest.approx(2.4, abs=0.05)
-    assert first.ruled_out == ("an update that was too large (KL 0.008)",)
+    assert first.ruled_out == ("updates that are too large (KL 0.008 at step 250)",)
 
 
 def test_targets_that_no_longer_follow_their_inputs_have_no_bigram_loss_and_are_told_though_noise_hides_the_rise() -> (
@@ -89,6 +89,37 @@ def test_inputs_that_go_wrong_are_told_by_ordinary_updates_and_a_loss_above_the_
     first, second = alerts(rows)
     assert [(a.step, a.severity) for a in (first, second)] == [(252, "warning"), (258, "critical")]
     assert first.evidence["data_fault"] == 1.0
+    assert first.cause.endswith("the weights are what they were.")  # the update of step 250 was read
+
+
+def test_an_update_between_two_readings_is_not_ruled_out() -> None:
+    rows = run()
+    rows["loss"][AFTER.start + 6 :] += 3.0
+    first = alerts(rows)[0]
+    assert (first.step, first.since) == (258, 257)
+    assert first.cause.endswith("or one update that was not read was too large.")
+
+
+@pytest.mark.parametrize("factor", [30, 100])
+def test_a_learning_rate_that_jumps_is_no_other_data_though_the_last_update_that_was_read_was_ordinary(
+    factor: float,
+) -> None:
+    """Live: x30 and x100 at step 206 of a byte model, updates read at 200; it was told to keep the learning rate."""
+    rows = run()
+    rows["learning_rate"] = np.where(np.arange(COUNT) < AT + 5, 1e-3, 1e-3 * factor)
+    rows["loss"][AFTER.start + 6 :] += 3.0
+    assert said(rows) == []
+    rows["learning_rate"][:] = 1e-3
+    assert said(rows)[0] == (258, "warning")
+
+
+def test_once_a_data_fault_is_over_a_hard_batch_is_weighed_by_its_unigram_loss_again() -> None:
+    rows = run()
+    rows["unigram_loss"][AT : AT + 20] += 3.0
+    rows["loss"][AT : AT + 20] += 3.0
+    rows["loss"][340:344] += 1.5
+    rows["unigram_loss"][340:344] += 1.5
+    assert [(step, severity) for step, severity in said(rows) if step > 330] == []
 
 
 def test_other_text_that_the_model_still_knows_something_of_is_a_warning_at_most() -> None:

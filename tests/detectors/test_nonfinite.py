@@ -29,7 +29,19 @@ def test_the_first_statistic_in_the_order_of_a_step_and_its_lowest_layer_are_nam
     assert (alert.site, alert.layer) == ("layers.1.norm", 1)
     assert list(alert.evidence) == ["norm_input_msq", "loss", "grad_norm", "total_grad_norm"]
     assert "layers.1.norm, norm_input_msq" in alert.action
-    assert "forward pass" in alert.cause
+    assert "forward pass, or in the update before it" in alert.cause
+    assert "go back to the weights that it began with;" in alert.action
+
+
+def test_a_forward_pass_shows_what_the_update_of_the_step_before_did_to_a_checkpoint_of_that_step() -> None:
+    """Live: a NaN in a gradient after the backward pass of step 81; the checkpoint of 81 held it."""
+    forward, backward = (
+        alerts_of(NonFinite(), make_series({"loss": [3.0, 3, 3, 3], name: [1.0, 1, 1, INF]}))[0]
+        for name in ("final_norm_input_msq", "total_grad_sq")
+    )
+    assert forward.since == backward.since == 4
+    assert "go back to a checkpoint before step 3;" in forward.action
+    assert "go back to a checkpoint before step 4;" in backward.action  # its forward pass was well
 
 
 def test_a_gradient_alone_is_called_as_page_and_metrics_call_it() -> None:
@@ -89,6 +101,7 @@ def test_two_zeros_at_once_after_ordinary_losses_hide_a_nan() -> None:
     (alert,) = alerts_of(NonFinite(), make_series({"loss": [3, 2.5, 2.4, 0, 0, 0]}))
     assert (alert.step, alert.severity, alert.since) == (5, "critical", 4)
     assert "exactly 0 since step 4, which hides a NaN" in alert.action
+    assert "go back to a checkpoint before step 3;" in alert.action
 
 
 @pytest.mark.parametrize(
