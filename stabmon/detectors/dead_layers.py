@@ -56,6 +56,8 @@ class DeadLayers:
         "loss",
         "unigram_loss",
         "bigram_loss",
+        "class_mean_loss",
+        "pretrained",
     )
 
     def __init__(self) -> None:

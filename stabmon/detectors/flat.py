@@ -41,7 +41,7 @@ class Flat:
     """
 
     name = "flat"
-    needs: tuple[str, ...] = ("loss", "unigram_loss", "bigram_loss", "pretrained")
+    needs: tuple[str, ...] = ("loss", "unigram_loss", "bigram_loss", "class_mean_loss", "pretrained")
 
     def __init__(self) -> None:
         self._start()

@@ -41,6 +41,7 @@ class UpdateShock:
         "context_share",
         "loss",
         "unigram_loss",
+        "norm_input_msq",
     )
 
     def __init__(self) -> None:
