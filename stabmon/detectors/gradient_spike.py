@@ -43,13 +43,14 @@ class GradientSpike:
     def __init__(self) -> None:
         self._layout: Layout | None = None
         self._rate = LearningRate()
+        self._muted = 0
+        """Points that are still learnt from and not judged: of the run, not of its layout, as a resume is."""
 
     def _start(self, snapshot: Snapshot) -> None:
         self._layout = snapshot.layout
         self._step = -1
         self._sampled = False
         self._score = 0.0
-        self._muted = 0
         self._total, self._blocks = Total(), Blocks(snapshot)
         self._explosion, self._news = Explosion(), News()
         self._high: deque[int] = deque(maxlen=3)

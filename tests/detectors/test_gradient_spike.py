@@ -200,6 +200,20 @@ def test_a_resume_and_another_batch_size_explain_a_rise(kind: str, told_of: int)
     assert len(found) == told_of
 
 
+@pytest.mark.parametrize(("resumed", "told_of"), [(True, 0), (False, 1)])
+def test_64_points_after_a_resume_are_not_judged_also_where_the_layout_is_another(resumed: bool, told_of: int) -> None:
+    """A level of 50 points is known by then, of the new layout."""
+    alarm, norm = Alarm(GradientSpike(), "run"), noise()
+    norm[450:460] *= 6
+    before = make_series({"total_grad_sq": norm[:400] ** 2})
+    after = make_series({"total_grad_sq": norm[400:] ** 2, "loss": noise(0.02, 300)}, first=401)
+    found = [alert for snapshot in before for alert in alarm.judge(snapshot)]
+    if resumed:
+        alarm.notice(Event(401, 0.0, RESUME, {}))
+    found += [alert for snapshot in after for alert in alarm.judge(snapshot) if alert.state == "raised"]
+    assert len(found) == told_of
+
+
 def test_steps_that_a_loss_scaler_skipped_and_infinite_norms_change_nothing() -> None:
     norm, skipped = noise(), np.zeros(COUNT)
     norm[[400, 401, 500, 501]] = [1e4, 1e4, np.inf, np.nan]
