@@ -109,7 +109,7 @@ def _remedies(spike: Spike) -> tuple[str, ...]:
     return (
         f"Look at the batches of step {spike.since} and the few before it: repeated or broken text, other languages.",
         "Clip gradients at 1, or at some percentile of their own past.",
-        "Lower Adam's beta2 to .95, so that its second moment follows.",
+        "With Adam: lower beta2 to .95, so that its second moment follows.",
         "If they come again: cut the learning rate to two thirds, and normalise queries and keys.",
         *(("Go on from the checkpoint with the next 200 batches left out.",) if spike.kind == "explosion" else ()),
     )

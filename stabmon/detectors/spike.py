@@ -52,7 +52,7 @@ class Spike:
             cause="An update was too large, or the batches changed; most spikes heal by themselves.",
             remedies=(
                 f"Look at the batches of step {since} and the few before it.",
-                "Clip gradients at 1, or lower Adam's beta2 to .95.",
+                "Clip gradients at 1, or with Adam lower beta2 to .95.",
                 "If they come again: cut the learning rate to two thirds.",
             ),
             evidence={"loss": top, "expected_loss": level, "excess": spike.top - spike.level},

@@ -123,14 +123,17 @@ def _kept(trust: float) -> str:
 
 def _cause(shock: Shock) -> str:
     if shock.verdict == "first":
-        return "Adam's first update moves every weight by the whole learning rate in the direction of its sign."
+        return (
+            "The first update is too large for these weights. With Adam it moves each of them by the whole learning "
+            "rate in the direction of its sign; with plain SGD it is as large as the first gradients are."
+        )
     if shock.raised:
         return f"The learning rate went from {words.rate(shock.before)} to {words.rate(shock.rate)}."
     if not shock.single:
         return "The learning rate is at the limit that the curvature along the update allows."
     return (
-        "The update moved the output further than those before, at the same learning rate: a stale second moment, a "
-        "lost optimizer state, or gradients of another scale."
+        "The update moved the output further than those before, at the same learning rate: gradients of another scale, "
+        "a lost optimizer state, or, with Adam, a second moment that lags behind."
     )
 
 
@@ -147,7 +150,7 @@ def _remedies(shock: Shock) -> tuple[str, ...]:
         *(jumped if shock.raised else lost if shock.single else ()),
         f"Go on with {shock.slower}, and end the ramp it is on.",
         f"Go back to a checkpoint from before step {shock.since} if the loss does not return within 50 steps.",
-        "Clip gradients at 1; lower Adam's beta2 to .95.",
+        "Clip gradients at 1; with Adam, lower beta2 to .95.",
     )
 
 

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from stabmon.detectors.arrays import Floats
+from stabmon.detectors.gradient_spike import GradientSpike
+from stabmon.detectors.spike import Spike
 from stabmon.detectors.update_shock import UpdateShock
 from stabmon.records import Alert, Snapshot
 from tests.detectors.series import alerts_of, make_series, placed, told
@@ -74,6 +76,27 @@ def test_the_same_size_is_a_warning_where_the_loss_did_not_rise_or_no_fall_was_p
     assert (first.step, first.severity) == (SHOCK, "warning")
     assert first.ruled_out[0] == "a jump of the learning rate: it was 1e-3 at the reading before"
     assert first.ruled_out[1].startswith("a slow drift: the median of the eight readings before it is 0.00")
+
+
+def of_adam_alone(alert: Alert) -> list[str]:
+    """Sentences that take the optimizer for Adam, which a run at level light does not tell."""
+    said = (part for text in (alert.cause, *alert.remedies) for part in text.split(". "))
+    words = ("beta2", "second moment", "Adam")
+    return [part for part in said if any(word in part for word in words) and "ith Adam" not in part]
+
+
+def test_where_the_optimizer_is_not_known_what_holds_of_adam_alone_is_said_to() -> None:
+    run = Run()
+    run.update(SHOCK, kl=1.8, predicted=-1.0, actual=-0.2)
+    shock, first = run.alerts()[0], first_updates(1.25, "post")[0]
+    rising = np.ones(400)
+    rising[300:] = 5
+    spikes = alerts_of(GradientSpike(), make_series({"total_grad_sq": rising}))
+    losses = alerts_of(Spike(), make_series({"loss": rising * np.exp(np.random.default_rng(0).normal(0, 0.02, 400))}))
+    told_of = [shock, first, spikes[0], losses[0]]
+    assert [alert.detector for alert in told_of] == ["update_shock", "update_shock", "gradient_spike", "spike"]
+    assert [of_adam_alone(alert) for alert in told_of] == [[], [], [], []]
+    assert "with Adam, a second moment that lags behind" in shock.cause
 
 
 def after(shock: Floats, losses: Floats, unigram: Floats | float = np.nan) -> list[tuple[int, str]]:
