@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from math import exp, isfinite
+from math import exp, inf, isfinite, log
 
 from stabmon.catalog import Array
 from stabmon.detectors import words
@@ -17,11 +17,12 @@ class Diverged:
     """Critical where the lower quartile of the last 12 points is above the best level by 40 % of the run's progress;
     a warning before step 200, or where a run from scratch had made no progress to speak of.
 
-    Progress is ln(first loss / best level). Score: the quartile's rise, in units of the rise that alerts.
+    Progress is ln(first loss / best level); with weights that had learnt before ln(unigram loss / best), where the
+    first loss may be the best. Score: the quartile's rise, in units of the rise that alerts.
     """
 
     name = "diverged"
-    needs: tuple[str, ...] = ("loss", "pretrained")
+    needs: tuple[str, ...] = ("loss", "pretrained", "unigram_loss")
 
     def __init__(self) -> None:
         self._start()
@@ -33,7 +34,12 @@ class Diverged:
         self._since: int | None = None
         self._good = 0
         """Step of the last point before the rise."""
+        self._well: int | None = None
+        self._left: int | None = None
+        """Steps of the last point that was near the best level, at first of the first one, and of the one after it."""
         self._pretrained = False
+        self._inherited = 0.0
+        """ln(unigram loss / first loss) of weights that had learnt before."""
 
     def score(self, snapshot: Snapshot) -> Array:
         """float32[1]."""
@@ -42,19 +48,25 @@ class Diverged:
             if self._steps and snapshot.step < self._steps[-1]:
                 self._start()  # a restart: another run begins in the same log
             self._steps.append(snapshot.step)
-            self._pretrained |= snapshot.scalar("pretrained") > 0
             self._level.push(z, learn=self._score < 1)  # its own noise must not end an incident
-            self._judge()
+            if not self._pretrained and snapshot.scalar("pretrained") > 0:
+                self._pretrained, unigram = True, snapshot.scalar("unigram_loss")
+                self._inherited = max(log(unigram) - self._level.first, 0.0) if 0 < unigram < inf else 0.0
+            if self._well is None:
+                self._well = snapshot.step
+            elif self._left is None:
+                self._left = snapshot.step
+            self._judge(z)
         return of_the_model(self._score, snapshot)
 
     def explain(self, site: int) -> Finding:
         """How much of the progress is lost."""
         assert self._since is not None, "asked without an alert"
-        level, since = self._level, self._since
-        best, now = exp(level.best), exp(level.recent.median)
-        if level.progress < thresholds.DIVERGED_PROGRESS and not self._pretrained:
+        level, since, progress = self._level, self._since, self._progress
+        best, now = exp(self._best), exp(level.recent.median)
+        if progress < thresholds.DIVERGED_PROGRESS and not self._pretrained:
             return self._rises(since, now)
-        lost = (level.recent.median - level.best) / level.progress if level.progress > 0 else 1.0
+        lost = (level.recent.median - self._best) / progress if progress > 0 else 1.0
         back = words.checkpoint_before(self._good)
         share = f"{lost:.0%}" if lost < 1 else "all"
         early = self._steps[-1] < thresholds.EARLY_STEPS
@@ -102,14 +114,27 @@ class Diverged:
     def _not_a_few(self) -> str:
         return f"a few bad batches (9 of the last 12 losses are {exp(self._low):.4g} or more)"
 
-    def _judge(self) -> None:
+    @property
+    def _best(self) -> float:
+        return min(self._level.best, self._level.first) if self._inherited else self._level.best
+
+    @property
+    def _progress(self) -> float:
+        return self._level.first + self._inherited - self._best
+
+    def _judge(self, z: float) -> None:
         level = self._level
-        if isfinite(level.best):
-            least = thresholds.DIVERGED_EARLY if self._steps[-1] < thresholds.EARLY_STEPS else thresholds.DIVERGED_LEAST
+        if isfinite(self._best) and level.recent.full:
+            early = self._steps[-1] < thresholds.EARLY_STEPS and not self._inherited
+            least = thresholds.DIVERGED_EARLY if early else thresholds.DIVERGED_LEAST
             noise = min(level.noise, level.noise_at_best)
-            rise = max(thresholds.DIVERGED_SHARE * level.progress, least, thresholds.DIVERGED_NOISE * noise)
-            self._score = max((self._low - level.best) / rise, 0.0)
+            rise = max(thresholds.DIVERGED_SHARE * self._progress, least, thresholds.DIVERGED_NOISE * noise)
+            self._score = max((self._low - self._best) / rise, 0.0)
+            if z < self._best + rise / 2:
+                self._well, self._left = self._steps[-1], None
         if self._score < 1:
             self._since = None
         elif self._since is None:
-            self._good, self._since = self._steps[0], self._steps[1]
+            # A quarter of the last 12 may be low, and a rise that noise hid may be older than they are.
+            self._good = min(self._well or 0, self._steps[0])
+            self._since = min(self._steps[1] if self._left is None else self._left, self._steps[1])

@@ -60,6 +60,29 @@ def test_a_loss_that_never_fell_and_rises_is_a_warning_unless_its_weights_had_le
     assert "all of its progress lost" in alert.action
 
 
+def came_with(share: float, count: int = 250, noise: float = 0.02) -> dict[str, Floats]:
+    """Weights that score 2.35, .26 in ln under the unigram loss, and lose that share of it in their first update."""
+    loss = np.full(count, 2.35 * (3.05 / 2.35) ** share)
+    loss[0] = 2.35
+    loss *= np.exp(np.random.default_rng(0).normal(0, noise, count))
+    known = np.arange(count) >= 8  # as live: the unigram loss has to be known first
+    return {"loss": loss, "unigram_loss": np.full(count, 3.05), "pretrained": np.where(known, 1.0, 0.0)}
+
+
+def test_weights_that_had_learnt_before_and_lose_it_at_once_are_told_from_their_first_loss_on() -> None:
+    """4 sigma are .08, and 40 % of what they came with .10."""
+    warning, critical = alerts_of(Diverged(), make_series(came_with(0.9)))
+    assert told([warning, critical]) == [(12, "warning"), (200, "critical")]
+    assert (warning.since, warning.evidence["first_loss"]) == (2, pytest.approx(2.35, rel=0.05))
+    assert warning.evidence["progress_lost"] == pytest.approx(0.9, abs=0.1)
+    assert "Go back to the weights that it began with" in warning.action
+
+
+def test_a_new_task_that_takes_a_fifth_of_it_is_silent() -> None:
+    assert told(alerts_of(Diverged(), make_series(came_with(0.2)))) == []
+    assert told(alerts_of(Diverged(), make_series(came_with(0.9) | {"unigram_loss": np.full(250, np.nan)}))) == []
+
+
 def test_noise_of_any_size_is_silent() -> None:
     """A stationary loss whose points differ by a factor of e either way."""
     rng = np.random.default_rng(0)
