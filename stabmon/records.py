@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Literal
 
@@ -59,6 +60,11 @@ LEAK = "whether the model looks at its targets"
 
 MarkKind = Literal["acknowledged", "muted", "false_alarm", "none"]
 """What a person said of an alert; none: took it back."""
+
+
+def figure(value: float, digits: int = 4) -> str:
+    """A number as people read it. Of one that is not finite it is not kept whether it was NaN or Inf."""
+    return f"{value:.{digits}g}" if isfinite(value) else "not finite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +246,7 @@ class Alert:
         what = self.severity if self.state == "raised" else "over"
         lines.append(f"{what} · {self.detector} · step {self.step}, since step {self.since}{where}")
         if self.evidence:
-            lines.append("Evidence: " + ", ".join(f"{k} {v:.4g}" for k, v in self.evidence.items()))
+            lines.append("Evidence: " + ", ".join(f"{k} {figure(v)}" for k, v in self.evidence.items()))
         if self.cause:
             lines.append(f"Cause: {self.cause}")
         if self.ruled_out:

@@ -3,7 +3,7 @@ from dataclasses import FrozenInstanceError, replace
 import numpy as np
 import pytest
 
-from stabmon.records import Layout, Site
+from stabmon.records import Layout, Site, figure
 from tests.snapshots import LAYOUT, NAN, alert, snapshot
 
 
@@ -77,12 +77,22 @@ def test_a_message_says_what_where_since_when_why_and_what_to_do() -> None:
     assert alert(4).message.splitlines() == [
         "r1 is not learning. Restart",
         "warning · stall · step 4, since step 2, layer 1 (h.1.ln)",
-        "Evidence: loss 3.5, context_share inf",
+        "Evidence: loss 3.5, context_share not finite",
         "Cause: 100% certain",
         "Ruled out: nothing to learn (gap 0.5)",
         "1. cut the learning rate",
         "2. warm up",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(0.123456, 4, "0.1235"), (1234567.0, 3, "1.23e+06"), (np.inf, 4, "not finite"), (np.nan, 4, "not finite")],
+)
+def test_a_figure_has_so_many_digits_and_nan_and_inf_are_not_told_apart(value: float, digits: int, text: str) -> None:
+    """A snapshot holds Inf for both."""
+    assert figure(value, digits) == text
+    assert figure(np.float32(value), digits) == text
 
 
 def test_a_message_leaves_out_what_there_is_nothing_to_say_of() -> None:

@@ -16,6 +16,7 @@ from stabmon.cli.options import Files, Html, Loss, Runs, Step
 from stabmon.cli.pages import check_out, check_readable_again, write
 from stabmon.cli.runs import STANDARD_INPUT, runs_of
 from stabmon.cli.verdicts import SCHEMA, UNREADABLE, as_object, console, number, printed
+from stabmon.records import figure
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,7 +103,7 @@ def _show(found: Difference, screen: Console) -> None:
             f"{each.first_step:,} to {each.last_step:,}",
             _cell(each.a),
             _cell(each.b),
-            _times(each.ratio),
+            figure(each.ratio, 3),
         )
         for each in found.statistics[:_SHOWN]
     )
@@ -127,7 +128,7 @@ def _losses(both: Difference) -> str:
         return f"The runs have no step with a loss in common: their steps are {steps}. What needs none is compared."
     if found.differ_at is None:
         return f"The losses are the same number at all {found.common:,} common steps."
-    ends = f"At the end (step {found.last_step:,}) A is at {found.last[0]:.4g}, B at {found.last[1]:.4g}."
+    ends = f"At the end (step {found.last_step:,}) A is at {figure(found.last[0])}, B at {figure(found.last[1])}."
     if found.between:
         ends += " They were logged at other steps: B's loss is read between its own, at A's."
     apart = found.between or found.differ_at == found.first_step
@@ -144,11 +145,7 @@ def _told(shown: Incident | None) -> str:
 def _cell(value: str | float | None) -> str:
     if value is None:
         return "not known"
-    return value if isinstance(value, str) else f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
-
-
-def _times(ratio: float) -> str:
-    return f"{ratio:.3g}"
+    return value if isinstance(value, str) else figure(value) if isinstance(value, float) else f"{value:,}"
 
 
 def _object(found: Difference) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stabmon.readers.text import printable
-from stabmon.records import Alert, Event, RunState, Severity, Snapshot
+from stabmon.records import Alert, Event, RunState, Severity, Snapshot, figure
 from stabmon.runlog import alert_summary
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def show(verdict: Verdict, screen: Console, told: set[str]) -> None:
 
 def _cells(shown: Incident) -> list[Text]:
     alert = shown.alert
-    evidence = [f"{name} {value:.3g}" for name, value in alert.evidence.items()][:_SHOWN_EVIDENCE]
+    evidence = [f"{name} {figure(value, 3)}" for name, value in alert.evidence.items()][:_SHOWN_EVIDENCE]
     end = "stands" if shown.until is None else f"over at {shown.until:,}"
     where = "" if alert.layer is None else f" (layer {alert.layer}, {printable(alert.site)})"
     return [

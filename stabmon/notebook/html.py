@@ -7,7 +7,7 @@ from html import escape
 
 from stabmon.notebook.chart import WIDTH, Curve, Mark, chart
 from stabmon.notebook.heatmap import VIRIDIS, picture
-from stabmon.records import Alert
+from stabmon.records import Alert, figure
 from stabmon.server import answers
 from stabmon.server.history import History
 from stabmon.server.models import Words
@@ -111,5 +111,6 @@ def _details(alert: Alert) -> Iterator[str]:
     if alert.cause:
         yield f"<p>Cause: {escape(alert.cause)}</p>"
     if alert.evidence:
-        yield f"<p>Evidence: {escape(', '.join(f'{name} {value:.4g}' for name, value in alert.evidence.items()))}</p>"
+        evidence = ", ".join(f"{name} {figure(value)}" for name, value in alert.evidence.items())
+        yield f"<p>Evidence: {escape(evidence)}</p>"
     yield f"<p>More: <code>stabmon runbook {escape(alert.detector)}</code></p>"

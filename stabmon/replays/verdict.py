@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from math import isnan
 
-from stabmon.records import SEVERITIES, Alert, RunState, Severity
+from stabmon.records import SEVERITIES, Alert, RunState, Severity, figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Verdict:
     def title(self) -> str:
         """Run, format and steps in a line."""
         how = f", {self.state}" if self.state else ""
-        loss = "" if isnan(self.first_loss) else f", loss {self.first_loss:.4g} to {self.last_loss:.4g}"
+        loss = "" if isnan(self.first_loss) else f", loss {figure(self.first_loss)} to {figure(self.last_loss)}"
         return f"{self.run} ({self.format}{how}, steps {self.first_step:,} to {self.last_step:,}{loss})"
 
     def _repr_html_(self) -> str:

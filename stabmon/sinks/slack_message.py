@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urljoin
 
-from stabmon.records import RUNBOOKS, Alert, Run
+from stabmon.records import RUNBOOKS, Alert, Run, figure
 from stabmon.sinks.delivery import Why
 
 _HEADER = 150
@@ -43,7 +43,7 @@ def _single(alert: Alert) -> list[Block]:
     if len(alert.headline) + len(_sign(alert)) + 1 > _HEADER:
         parts.insert(0, f"*{_escape(alert.headline)}*")
     if alert.evidence:
-        rows = [f"• `{_escape(name)}` {value:.4g}" for name, value in alert.evidence.items()]
+        rows = [f"• `{_escape(name)}` {figure(value)}" for name, value in alert.evidence.items()]
         parts.append("\n".join(["*Evidence*", *rows]))
     if alert.cause:
         parts.append(f"*Cause*\n{_escape(alert.cause)}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stabmon.records import CHECKPOINT, Event
+from stabmon.records import CHECKPOINT, EVALUATION, Event
 from stabmon.runlog.marks import Mark, add_mark
 from stabmon.runlog.told import Told, add_told
 from stabmon.server.thread import Server
@@ -106,6 +106,15 @@ def test_an_alert_says_since_when_by_the_clock_what_to_go_back_to_and_who_was_to
     add_told(run.path, Told("context_stall:301", "slack", "sent", at))
     told = page.run("return new Date(1000 * arguments[0]).toLocaleTimeString()", at)
     page.until_shown(f"Told: Apprise ntfy not: raised <b>OSError</b>; Slack at {told}.", ".alert")
+
+
+def test_what_is_not_finite_is_said_to_be_so_in_evidence_and_in_events(page: Browser, run: Made) -> None:
+    broken = run.alert(302, detector="nonfinite", evidence={"loss": float("inf")}, action="breaks")
+    run.steps(1, alerts=[broken], events=[Event(302, run.start + 302, EVALUATION, {"eval_loss": float("nan")})])
+    page.until_shown("sick breaks", "main")
+    assert "Infinity" not in page.text("main")
+    assert "loss not finite" in " ".join(page.text("main").split())
+    page.until_shown("evaluation (eval loss not finite)", ".events")
 
 
 NAMED = """

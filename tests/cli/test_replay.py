@@ -118,6 +118,14 @@ def test_a_row_says_what_when_how_sure_and_what_to_do(run_log: Path) -> None:
     assert "loss 11" in lines[4]
 
 
+def test_a_row_calls_a_loss_that_was_nan_or_inf_not_finite(run_log: Path) -> None:
+    recorded(run_log, [3.0] * 5 + [float("inf")])
+    shown = replay(run_log).stdout
+    assert "loss 3 to not finite" in shown
+    assert not re.search(r"\binf\b", shown)
+    assert as_json(run_log)["alerts"][0]["evidence"] == {"loss": None}
+
+
 def test_replay_works_where_torch_is_absent(run_log: Path) -> None:
     live = recorded(run_log, [3.0] * 5 + [float("inf")])
     done = subprocess.run(

@@ -67,6 +67,13 @@ def test_the_command_prints_tables_and_one_object(tmp_path: Path) -> None:
     assert "The losses are the same until step 202, and part beyond noise at step 20" in result.stderr
 
 
+def test_a_run_that_ended_as_nan_is_said_to_be_not_finite(tmp_path: Path) -> None:
+    broken = [*healthy_losses()[:100], *[float("nan")] * 200]
+    paths = [table(tmp_path / "well.csv", healthy_losses()), table(tmp_path / "ill.csv", broken)]
+    shown = CliRunner().invoke(app, ["compare", *map(str, paths)]).stdout
+    assert "A is at 2.031, B at not finite." in " ".join(shown.split())
+
+
 def test_one_run_is_nothing_to_compare(tmp_path: Path) -> None:
     path = str(table(tmp_path / "a.csv", healthy_losses()))
     for given, here in (

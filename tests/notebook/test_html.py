@@ -110,6 +110,12 @@ def test_names_with_html_are_text(tmp_path: Path) -> None:
     assert "\U0001f525&amp;" in page.seen
 
 
+def test_evidence_that_is_not_finite_is_said_to_be_so(tmp_path: Path) -> None:
+    writing = Writing(tmp_path / "r.stabmon")
+    writing.step(3, alerts=[alert(3, evidence={"loss": math.inf})])
+    assert "Evidence: loss not finite" in shown(writing.path).seen
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, 1e-38, 3e38])
 def test_any_value_can_be_shown(tmp_path: Path, value: float) -> None:
     writing = Writing(tmp_path / "r1.stabmon")

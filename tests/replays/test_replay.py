@@ -45,6 +45,12 @@ def test_a_run_that_is_well_is_true_and_says_so(tmp_path: Path) -> None:
     assert str(found) == "log.csv (CSV, steps 1 to 300, loss 6.001 to 2.036): no alert"
 
 
+def test_a_loss_that_ended_as_nan_is_said_to_be_not_finite(tmp_path: Path) -> None:
+    found = stabmon.replay(table(tmp_path / "log.csv", [*healthy_losses(), float("nan"), float("nan")]))
+    assert "loss 6.001 to not finite)" in found.title
+    assert "inf" not in found.title
+
+
 def test_one_that_diverged_is_false_and_says_since_when(ill: Verdict) -> None:
     assert not ill
     assert ill.severity == "critical"

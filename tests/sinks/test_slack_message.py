@@ -22,6 +22,11 @@ def texts(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield block["type"], element["text"]
 
 
+def test_evidence_that_is_not_finite_is_said_to_be_so() -> None:
+    (evidence,) = [text for _, text in texts(compose([now()], RUN, None, "new")) if "Evidence" in text]
+    assert evidence.splitlines()[1:] == ["• `loss` 3.5", "• `context_share` not finite"]
+
+
 def huge(count: int, length: int) -> Alert:
     """Every text of it is too long, and made of characters that escaping lengthens."""
     text = "<&>" * (length // 3)

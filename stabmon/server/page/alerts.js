@@ -3,7 +3,7 @@
 import { Refused, send, served } from "./api.js";
 import { make } from "./dom.js";
 import { agoOf } from "./summary.js";
-import { capital, clock, number, plain, SEVERITIES, symbol } from "./words.js";
+import { capital, clock, number, plain, SEVERITIES, shown, symbol } from "./words.js";
 
 // Under which the browser keeps how a person calls himself.
 const NAME = "stabmon-name";
@@ -142,7 +142,7 @@ const DETAILS = {
 export function eventLines(events) {
   const known = events.filter(({ kind }) => kind !== "not_seen");
   const lines = known.slice(0, 50).map(({ step, kind, detail }) => {
-    const more = Object.entries(detail).map(([name, value]) => DETAILS[name]?.(value) ?? `${plain(name)} ${typeof value === "number" ? number(value) : value}`);
+    const more = Object.entries(detail).map(([name, value]) => DETAILS[name]?.(value) ?? `${plain(name)} ${shown(value)}`);
     return make("li", {}, `step ${number(step)}: ${plain(kind)}${more.length ? ` (${more.join(", ")})` : ""}`);
   });
   return lines.length ? lines : [make("li", {}, NONE)];

@@ -1,9 +1,7 @@
 // What the run was set to, where it runs, and what stabmon itself takes.
 
 import { make } from "./dom.js";
-import { duration, number, percent, plain } from "./words.js";
-
-const shown = (value) => (typeof value === "number" ? number(value) : String(value));
+import { duration, percent, plain, shown } from "./words.js";
 
 function listOf(title, pairs) {
   const rows = pairs.map(([name, value]) => make("div", {}, make("dt", {}, plain(name)), make("dd", {}, shown(value))));

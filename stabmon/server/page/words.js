@@ -12,6 +12,9 @@ export function number(value) {
   return size >= 1e5 || size < 1e-3 ? rounded.toExponential() : String(rounded);
 }
 
+// A value of any kind; the server tells numbers that are not finite by name.
+export const shown = (value) => (typeof value === "number" || /^(-?Infinity|NaN)$/.test(value) ? number(value) : String(value));
+
 // With its unit, which what is not a number has none of.
 export function measured(value, unit) {
   const text = number(value);
