@@ -166,7 +166,9 @@ def duration(seconds: float) -> str:
 
 
 def _loss(run: Standing) -> str:
-    """ ", loss 2.31, 0.40 nats below the bigram baseline"; compared as a mean of the newest steps, as one is noisy."""
+    """ ", loss 2.31, 0.4 nats below the bigram baseline". What is compared is the mean of the newest steps, as one is
+    noisy; where that is another number, it is told.
+    """
     if not run.recent["loss"]:
         return ""
     if math.isinf(run.recent["loss"][-1]):
@@ -174,7 +176,10 @@ def _loss(run: Standing) -> str:
     losses = _known(run.recent["loss"])
     if not losses:
         return ""
-    return f", loss {losses[-1]:.3g}{_beside_baselines(run, fmean(losses))}"
+    last, mean = losses[-1], fmean(losses)
+    beside = _beside_baselines(run, mean)
+    other = abs(mean - last) >= _SAME and f"{mean:.3g}" != f"{last:.3g}"
+    return f", loss {last:.3g}{f', recent mean {mean:.3g}' if beside and other else ''}{beside}"
 
 
 def _beside_baselines(run: Standing, loss: float) -> str:
@@ -190,7 +195,7 @@ def _beside_baselines(run: Standing, loss: float) -> str:
 
 
 def _nats(gap: float) -> str:
-    return f"{gap:.2g}" if gap < 100 else f"{gap:,.0f}"
+    return f"{gap:.2g}" if gap < 99.5 else f"{gap:,.0f}"
 
 
 def mean_of(values: Iterable[float]) -> float:

@@ -42,10 +42,26 @@ def test_a_healthy_run_tells_step_and_loss_beside_the_baselines(writing: Writing
     assert told(writing) == Verdict("healthy", "Healthy", f"Step 1,200{words}")
 
 
-def test_where_the_newest_step_has_no_loss_the_one_before_is_told_and_no_mean(writing: Writing) -> None:
+def test_where_the_newest_step_has_no_loss_the_one_before_is_told(writing: Writing) -> None:
     for count, loss in ((60, 2.0), (1, 3.0), (1, float("nan"))):
         writing.step(count, loss=loss)
     assert told(writing).text.startswith("Step 62, loss 3, ")
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (93.6, "Step 50, loss 93.6, recent mean 105, 100 nats above the uniform baseline."),
+        (105.2, "Step 50, loss 105, 100 nats above the uniform baseline."),
+        (105.52, "Step 50, loss 106, 100 nats above the uniform baseline."),
+    ],
+)
+def test_where_the_newest_loss_is_not_the_mean_that_is_compared_both_are_told(
+    writing: Writing, last: float, words: str
+) -> None:
+    writing.step(49, loss=105.5)
+    writing.step(1, loss=last)
+    assert told(writing).text == words
 
 
 def test_a_loss_that_is_not_finite_is_never_called_healthy(writing: Writing) -> None:
