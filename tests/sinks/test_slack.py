@@ -56,7 +56,7 @@ def test_the_message_is_there_within_two_seconds_says_what_to_do_first_and_leave
     assert texts == [
         ":red_circle: r1 is not learning. Restart",
         "*critical* · `stall` · run *r1* · step 4, since step 2 · layer 1 (`h.1.ln`)",
-        "*Evidence*\n• `loss` 3.5\n• `context_share` inf",
+        "*Evidence*\n• `loss` 3.5\n• `context_share` not finite",
         "*Cause*\n100% certain",
         "*Ruled out*\nnothing to learn (gap 0.5)",
         "*What to do*\n1. cut the learning rate\n2. warm up",
