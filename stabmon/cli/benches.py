@@ -125,7 +125,7 @@ def identity(
 @bench.command()
 def detection(
     tier: Annotated[
-        str, typer.Option(help="small (24 runs, 5 minutes on 2 cores) or full (an hour or two).")
+        str, typer.Option(help="small (24 runs, 5 minutes on 2 cores) or full (two to three hours).")
     ] = "small",
     seeds: Annotated[str, typer.Option(help="test, or calibration: those that thresholds are chosen on.")] = "test",
     runs: Annotated[

@@ -32,7 +32,13 @@ def result(runs: Sequence[Graded]) -> dict[str, Any]:
         "baselines": {name: _versus(row) for name, row in versus(runs).items()},
         "at_their_recall": {name: _beside(row) for name, row in beside(runs).items()},
         "targets": [
-            {"what": t.what, "value": _finite(t.value), "wanted": t.wanted, "interval": t.interval, "met": t.met}
+            {
+                "what": t.what,
+                "value": _finite(t.value),
+                "wanted": t.wanted,
+                "interval": t.share.interval if t.share else None,
+                "met": t.met,
+            }
             for t in targets(runs)
         ],
         "confusion": confusion(runs),

@@ -69,7 +69,8 @@ def _targets(runs: Sequence[Graded]) -> Grid:
 
 
 def _value(target: Target) -> str:
-    return _short(target.value) + (f" ({_range(target.interval)})" if target.interval else "")
+    share = target.share
+    return f"{share.hits} of {share.of}, {_share(share)}" if share else _short(target.value)
 
 
 def _missed(target: Target) -> str:

@@ -18,8 +18,8 @@ class Target:
     what: str
     value: float
     wanted: float
-    interval: tuple[float, float] | None = None
-    """Exact, of 95 %, where it is a share."""
+    share: Share | None = None
+    """Of runs, where it is one."""
     missed: Sequence[str] = ()
 
     @property
@@ -41,7 +41,7 @@ def _in_time(found: Mapping[Class, Figures]) -> list[Target]:
         ("DATA", "data faults warned of within 10 steps", 0.95, lambda f: f.in_time),
     )
     shares = [(what, share(found[c]), least) for c, what, least, share in wanted if c in found]
-    return [Target(what, share.value, least, share.interval) for what, share, least in shares]
+    return [Target(what, share.value, least, share) for what, share, least in shares]
 
 
 def _leads(found: Mapping[Class, Figures]) -> list[Target]:
@@ -57,14 +57,14 @@ def _quiet(runs: Sequence[Graded]) -> Target:
     mine = [run for run in graded(runs) if run.outcome.label in QUIET]
     bad = [run.name for run in mine if run.alarms(critical=True)]
     share = Share(len(mine) - len(bad), len(mine))
-    return Target(f"runs without a false critical: {', '.join(QUIET)}", share.value, 1.0, share.interval, bad)
+    return Target(f"runs without a false critical: {', '.join(QUIET)}", share.value, 1.0, share, bad)
 
 
 def _named(runs: Sequence[Graded]) -> Target:
     heard = [run for run in graded(runs) if run.outcome.label in FAILURES and run.alarms()]
     wrong = [run.name for run in heard if run.called() != run.outcome.label]
     share, _ = named(runs)
-    return Target("failures whose first warning names the right class", share.value, 0.95, share.interval, wrong)
+    return Target("failures whose first warning names the right class", share.value, 0.95, share, wrong)
 
 
 def _beaten(runs: Sequence[Graded]) -> list[Target]:
