@@ -64,7 +64,7 @@ def of_updates(since: int, good: int, losses: Mapping[str, Level], updates: Upda
         cause="Updates were too large for where the run was; the data are what they were.",
         remedies=(
             f"Roll back to {back}, and go on at a third of the learning rate.",
-            "Clip gradients at 1, or lower Adam's beta2 to .95.",
+            "Clip gradients at 1; with Adam, lower beta2 to .95.",
             f"Look at the batches of step {since} and the few before it.",
         ),
         evidence=_evidence(losses, updates, data_fault=0.0),

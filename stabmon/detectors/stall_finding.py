@@ -141,7 +141,7 @@ def roll_back(good: int, rate: float) -> tuple[str, ...]:
     return (
         f"Roll back to {words.checkpoint_before(good)}, and go on with {words.slower(rate, 3)}.",
         "Look at what came just before: a raised learning rate, a batch, a norm input that grew.",
-        "Clip gradients at 1, or lower Adam's beta2 to .95.",
+        "Clip gradients at 1; with Adam, lower beta2 to .95.",
     )
 
 
