@@ -94,6 +94,10 @@ class Forward:
             return None
         return call if self.whole else None
 
+    def prefer_latest(self) -> None:
+        """`take_first` is to give the latest call instead, since what came beside the calls is of that one."""
+        self._first = self._first and self.last
+
     def new_step(self) -> None:
         """Forget the finished step's losses."""
         self._losses.zero_()

@@ -62,16 +62,29 @@ def test_output_and_loss_are_found_in_what_the_model_returns(shape: Any, output:
         assert found.loss.item() == pytest.approx(z.sum().item(), rel=1e-6)
 
 
+@pytest.mark.parametrize("ignored", [-100, -1])
 @pytest.mark.parametrize("targets", [ids(2, 5), ids(10)], ids=["[B, T]", "[B*T]"])
-def test_given_targets_make_the_loss_and_ignored_ones_do_not_count(targets: Tensor) -> None:
+def test_given_targets_make_the_loss_and_negative_ones_do_not_count(targets: Tensor, ignored: int) -> None:
     targets = targets.clone()
-    targets.view(-1)[3] = -100
+    targets.view(-1)[3] = ignored
     model = Returns(lambda z: z)
     found = answer(model, Call((X,), {}), targets)
     log_p = model.linear(X).detach().reshape(10, 4).log_softmax(-1)
-    picked = [-log_p[i, t].item() for i, t in enumerate(targets.flatten().tolist()) if t != -100]
+    picked = [-log_p[i, t].item() for i, t in enumerate(targets.flatten().tolist()) if t >= 0]
     assert found.loss is not None
     assert found.loss.item() == pytest.approx(sum(picked) / 9, rel=1e-6)
+    assert found.supervised
+
+
+@pytest.mark.parametrize("wrong", [4, 50_256])
+def test_targets_that_are_no_classes_of_the_output_make_no_loss_to_be_read(wrong: int) -> None:
+    """As where the model returns hidden states, and the head is in the loss."""
+    targets = ids(2, 5).clone()
+    targets[0, 0] = wrong
+    assert not answer(Returns(lambda z: z), Call((X,), {}), targets).supervised
+    assert not answer(Returns(lambda z: z), Call((X,), {}), torch.full((2, 5), -100)).supervised
+    own = answer(Returns(lambda z: {"loss": z.sum(), "hidden": z}), Call((X,), {}), targets)
+    assert own.supervised, "its own loss is another matter"
 
 
 def test_targets_of_another_shape_make_no_loss() -> None:

@@ -28,11 +28,12 @@ class _State:
     weights: Tensor | None
     classes: bool
     loss: Tensor | None
+    supervised: Tensor
 
     @staticmethod
     def of(answer: Answer) -> _State:
         z, loss = (None if t is None else t.detach() for t in (answer.z, answer.loss))
-        return _State(z, answer.weights, answer.classes, loss)
+        return _State(z, answer.weights, answer.classes, loss, answer.supervised)
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,13 @@ class Exact:
             return _State.of(answer), answer.slope(now), guess
 
         old, slope, changes = self.probe(before, look)
-        supervised = self.probe.supervised
-        whole = _described(old, supervised)
+        whole = _described(old)
         if not before:
             return _placed(whole)
         new = self.probe(now, _State.of)
         whole |= _differences(old, new)
         if old.loss is not None:
-            whole |= _losses(old.loss, new.loss, slope, supervised, _ROUNDINGS * torch.finfo(old.loss.dtype).eps)
+            whole |= _losses(old.loss, new.loss, slope, old.supervised, _ROUNDINGS * torch.finfo(old.loss.dtype).eps)
         error = 0.0 if estimate is None else estimate.standard_error
         changes = self._swapped(old, before, now) if blocks else changes
         return _placed(whole, self.blocks, changes, error)
@@ -97,19 +97,18 @@ class Estimated:
             return _State.of(answer), answer.slope(now), whole, guess.blocks
 
         old, slope, changes, per_block = self.probe(before, look)
-        supervised = self.probe.supervised
-        whole = _described(old, supervised)
+        whole = _described(old)
         if not before:
             return _placed(whole)
         whole |= _updated(old, changes, self.cotangents.standard_error)
         if old.loss is not None:
             # Each position's loss is off by a rounding, and the mean of N by a sqrt(N)-th of it.
             rounding = 8 * _HALF / (1 if old.z is None else len(old.z)) ** 0.5
-            whole |= _losses(old.loss, self.probe(now, _State.of).loss, slope, supervised, rounding)
+            whole |= _losses(old.loss, self.probe(now, _State.of).loss, slope, old.supervised, rounding)
         return _placed(whole, self.blocks, per_block, self.cotangents.standard_error)
 
 
-def _described(old: _State, supervised: Tensor) -> dict[str, Tensor]:
+def _described(old: _State) -> dict[str, Tensor]:
     """What the probe says before the update."""
     found: dict[str, Tensor] = {}
     if old.z is not None:
@@ -117,7 +116,7 @@ def _described(old: _State, supervised: Tensor) -> dict[str, Tensor]:
         found["output_msq"] = _finite(total)
         found["probe_context_share"] = torch.where(total == 0, torch.nan, _of_several(old, _finite(context / total)))
     if old.loss is not None:
-        found["probe_loss"] = torch.where(supervised, _finite(old.loss), torch.nan)
+        found["probe_loss"] = torch.where(old.supervised, _finite(old.loss), torch.nan)
     return found
 
 

@@ -34,6 +34,8 @@ class Answer:
     """Whether softmax(z) is a prediction."""
     loss: Tensor | None
     """Scalar: the model's own loss, else cross entropy with the given targets, else None."""
+    supervised: Tensor
+    """Scalar bool: whether any label counts, and all are classes of the output; otherwise the loss says nothing."""
     leaves: Mapping[str, Tensor]
     """The parameters that were given values, by name."""
     differentiate: Differentiate
@@ -72,8 +74,7 @@ class Probe:
     """Whether the model returns no output of its own."""
     differentiate: Differentiate = field(default_factory=lambda: by_grad)
 
-    @property
-    def supervised(self) -> Tensor:
+    def _labelled(self) -> Tensor:
         """Scalar bool: whether any label of the probe counts; the loss over none is not a number."""
         labels = self.call.named("labels")
         labels = self.targets if labels is None else labels
@@ -100,7 +101,8 @@ class Probe:
         with _last_output(self.norms) as last:
             returned = call(self.model)
         output = output_of(returned)
-        loss = loss_of(returned, output, self.targets)
+        loss, scored = loss_of(returned, output, self.targets)
+        supervised = self._labelled() if scored is None else scored
         classes = output is not None and predicts_classes(self.model, call, self.targets, returned, output)
         output = next(iter(last.values()), None) if output is None else output
         z, weights = None, None
@@ -110,7 +112,7 @@ class Probe:
             z = z if z.dtype in FULL_PRECISION else z.float()
             z = z - z.mean(-1, keepdim=True) if classes else z
             z = z if weights is None else torch.where(weights.unsqueeze(-1) > 0, z, 0.0)
-        return Answer(z, weights, classes, loss, leaves, self.differentiate)
+        return Answer(z, weights, classes, loss, supervised, leaves, self.differentiate)
 
     def _widened(self, tensor: Tensor) -> Tensor:
         return tensor.float() if self.wide and tensor.dtype in HALVES else tensor

@@ -19,25 +19,33 @@ _NO_CLASSES = ("regression", "multi_label_classification")
 """Of `config.problem_type` in Hugging Face models: outputs that no softmax is taken of."""
 
 
+def named(returned: Any, name: str) -> Any:
+    """What the model called so; None: nothing."""
+    return returned.get(name) if isinstance(returned, Mapping) else getattr(returned, name, None)
+
+
 def output_of(returned: Any) -> Tensor | None:
     """`.logits`, else the first floating tensor with more than one dimension, as [..., V]: of an image's channels."""
-    found = (t for t in tensors_in((_named(returned, "logits"), returned)) if t.is_floating_point() and t.ndim > 1)
+    found = (t for t in tensors_in((named(returned, "logits"), returned)) if t.is_floating_point() and t.ndim > 1)
     output = next(found, None)
     return output.movedim(1, -1) if output is not None and output.ndim > 3 else output
 
 
-def loss_of(returned: Any, output: Tensor | None, targets: Tensor | None) -> Tensor | None:
-    """The model's own loss by name, else cross entropy with the given targets, else a scalar that was returned."""
-    named = _named(returned, "loss")
-    if named is None and output is not None and targets is not None:
+def loss_of(returned: Any, output: Tensor | None, targets: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """The model's own loss by name, else cross entropy with the given targets, else a scalar that was returned.
+
+    With it, of a cross entropy, a scalar bool: whether it is one (see `_cross_entropy`).
+    """
+    own = named(returned, "loss")
+    if own is None and output is not None and targets is not None:
         # The targets that the loop gave are surer than an unnamed scalar, which may be a part of a loss.
         given = _cross_entropy(output, targets)
         if given is not None:
             return given
     # A mapping's unnamed scalars may be parts of a loss; a tuple's first one is the loss (HF tuples, nanoGPT).
-    found = (named,) if named is not None or isinstance(returned, Mapping) else returned
+    found = (own,) if own is not None or isinstance(returned, Mapping) else returned
     scalars = (t for t in tensors_in(found) if t.is_floating_point() and t.ndim < 2 and t.numel() == 1)
-    return next((t.reshape(()) for t in scalars), None)
+    return next((t.reshape(()) for t in scalars), None), None
 
 
 def predicts_classes(model: nn.Module, call: Call, targets: Tensor | None, returned: Any, output: Tensor) -> bool:
@@ -52,7 +60,7 @@ def predicts_classes(model: nn.Module, call: Call, targets: Tensor | None, retur
     if labels is not None:
         return not (labels.is_floating_point() or labels.is_complex())
     aligned = any(not t.is_floating_point() and t.shape == output.shape[:-1] for t in call.tensors)
-    return _named(returned, "logits") is not None or aligned
+    return named(returned, "logits") is not None or aligned
 
 
 def counted(model: nn.Module, call: Call, output: Tensor) -> Tensor | None:
@@ -67,16 +75,18 @@ def counted(model: nn.Module, call: Call, output: Tensor) -> Tensor | None:
     return next(((m > 0).reshape(-1).float() for m in fitting), None)
 
 
-def _cross_entropy(output: Tensor, targets: Tensor) -> Tensor | None:
-    """Mean over the positions; None where targets and output [..., V] do not belong together."""
+def _cross_entropy(output: Tensor, targets: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Mean over the targets that are not negative, and whether there is one, all of them being below V: where some are
+    not, the output is not what they are classes of. None where targets and output [..., V] do not belong together."""
     flat = output.reshape(-1, output.shape[-1])
     flattened = targets.numel() == len(flat) and (targets.ndim == 1 or output.ndim == 2)
     if targets.is_floating_point() or flat.shape[-1] == 1:
         return None
     if not (flattened or targets.shape == output.shape[:-1]):
         return None
-    return F.cross_entropy(flat.to(torch.promote_types(flat.dtype, torch.float32)), targets.reshape(-1).long())
-
-
-def _named(returned: Any, name: str) -> Any:
-    return returned.get(name) if isinstance(returned, Mapping) else getattr(returned, name, None)
+    wanted = targets.reshape(-1).long()
+    counts, known = wanted >= 0, wanted < flat.shape[-1]
+    # On a GPU a class that there is not ends the process: no such target may reach the kernel.
+    safe = torch.where(counts & known, wanted, IGNORE_INDEX)
+    loss = F.cross_entropy(flat.to(torch.promote_types(flat.dtype, torch.float32)), safe, ignore_index=IGNORE_INDEX)
+    return loss, counts.any() & known.all()
