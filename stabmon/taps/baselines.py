@@ -19,12 +19,16 @@ from stabmon.records import LEAK, Site
 from stabmon.taps import Due
 from stabmon.taps.class_means import MAX_EXAMPLES, ClassMeans
 from stabmon.taps.forward import Forward
+from stabmon.taps.given import Given
 from stabmon.taps.ngrams import Ladder
 from stabmon.taps.notices import Notice, Notices
-from stabmon.taps.probe.returned import output_of
+from stabmon.taps.probe.returned import named, output_of
 from stabmon.taps.targets import (
+    ALONE,
     MAX_TARGETS,
+    NEXT,
     NO_INPUT,
+    UNMOVED,
     Host,
     beside,
     features,
@@ -53,7 +57,8 @@ class Baselines:
     The unigram is the best constant guess, for tokens and for classes alike. A bigram is scored only where the model
     is given the left neighbour of what it predicts, as in text that is continued or has tokens masked: in classes of
     unrelated samples, tags or pixels a neighbour says nothing of what there is to learn. Classes of real-valued inputs
-    have a nearest class mean. Targets that are not whole numbers have no baseline.
+    have a nearest class mean. Targets that are not whole numbers have no baseline, which is told where they are of
+    classes.
     """
 
     name = "baselines"
@@ -66,7 +71,10 @@ class Baselines:
     def __init__(self, forward: Forward, notices: Notices | None = None) -> None:
         self._forward = forward
         self._notices = notices or Notices()
-        self._masked = False
+        self.unmoved = False
+        """Whether targets are tokens that the model is given in their place: it predicts others, such as the next."""
+        self._given = Given(self._notices)
+        self._logits = self._own_loss = self._masked = False
         self._ladder: Ladder | None = None
         self._means: ClassMeans | None = None
         self._output: torch.Size | None = None
@@ -86,18 +94,22 @@ class Baselines:
         stand_in = found is None
         if found is None:
             found = self._stand_in(inputs)
-        if found is None or found.is_floating_point() or found.is_complex() or found.ndim == 0:
+        if found is None or found.is_complex() or found.ndim == 0 or self._given.one_hot:
             return ()
+        if found.is_floating_point():
+            return () if given is None else self._given.floats(given, self._output, self._logits)
+        if given is not None:
+            self._given.whole(given, self._output)
         whole = unflattened(found.detach(), inputs)
         if whole.ndim < 2 or whole.numel() == 0:
             return self._of_classes(whole.reshape(-1))
         if stand_in or self._shifts():
-            return (marked(last(whole), True),)
+            return (marked(last(whole), NEXT),)
         return self._of_sequences(whole, inputs)
 
     def score(self, found: Sequence[Host]) -> Array:
         """float32[4] in nats per token or class; NaN without targets."""
-        if not found:
+        if not found or not self._known(found[0]):
             return self.nothing
         if self._ladder is None:
             width = self._forward.output_width if self._output is None else self._output[-1]
@@ -107,7 +119,7 @@ class Baselines:
         if targets.ndim < 2:
             mean = self._class_mean(self._ladder, targets, others[0]) if others else np.nan
             return np.array([*self._ladder.observe(targets), mean], dtype=np.float32)
-        whole = targets[:-1]
+        whole, self.unmoved = targets[:-1], bool((targets[-1] == UNMOVED).any()) and not self._own_loss
         if targets[-1].any():
             scored = self._ladder.observe(whole)
         elif others and is_masked_text(whole, others[0]):
@@ -134,8 +146,17 @@ class Baselines:
         self._means = ClassMeans.load(counts) if (counts := kept(_MEANS)) else None
 
     def _see(self, returned: Any) -> None:
-        if self._output is None and not torch.compiler.is_compiling() and (output := output_of(returned)) is not None:
+        if not torch.compiler.is_compiling() and (output := output_of(returned)) is not None:
             self._output = output.shape
+            self._logits, self._own_loss = (named(returned, name) is not None for name in ("logits", "loss"))
+
+    def _known(self, targets: Host) -> bool:
+        """Whether they are ids, as far as can be told."""
+        if targets.dtype.kind == "f":
+            self._given.told(targets)
+            return False
+        self._given.look(targets[:-1] if targets.ndim > 1 else targets)
+        return not self._given.one_hot
 
     def _of_classes(self, classes: Tensor) -> tuple[Tensor, ...]:
         """The classes, int[B], and, where the model was given as many examples, features of the last ones."""
@@ -147,8 +168,8 @@ class Baselines:
         """The targets, int[B, T], and the tokens that the model was given in their places."""
         pairs = beside(whole, inputs)
         if not pairs:
-            return (marked(last(whole), False),)
-        found = torch.stack([follows(given, wanted) for given, wanted in pairs]).any()
+            return (marked(last(whole), ALONE),)
+        found = torch.stack([follows(given, wanted) for given, wanted in pairs]).amax()
         given, wanted = pairs[0]
         return marked(wanted, found), given
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from stabmon.catalog import Array
 from stabmon.records import ARCHITECTURE, NOT_SEEN, PART_FAILED, Event, Layout, Site, Snapshot
 from stabmon.settings import Settings
 from stabmon.taps import Due, Tap
@@ -25,7 +26,7 @@ from stabmon.taps.loss import Loss
 from stabmon.taps.model.anatomy import group_parameters
 from stabmon.taps.model.architecture import Architecture, recognise
 from stabmon.taps.model.origin import Origin
-from stabmon.taps.notices import Notice
+from stabmon.taps.notices import IN_PIECES, LATE, Notice
 from stabmon.taps.optimizer.updates import Updates
 from stabmon.taps.output_change import OutputChange
 from stabmon.taps.pack import Pack
@@ -45,21 +46,6 @@ _HOST: Sequence[tuple[str, Site]] = tuple(
 
 _UNWATCHED = ". No forward of this model with gradients was seen at all: is it the one that the loop trains?"
 _COMPILED = ". Compiled graphs of before do not know of stabmon: make the Monitor before the first forward"
-_LATE = Notice(
-    message="the model was compiled and called before this Monitor was made, so its graphs do not know of it. Steps "
-    "in which layers are read run without torch.compile: slower, and rounded as an eager step is; its first step is "
-    "not read. To have neither, make it before the model's first forward, or call torch._dynamo.reset() before it",
-    what="the first step",
-    why="The model was compiled and called before the Monitor was made.",
-    todo="Make the Monitor before the model's first forward, or call torch._dynamo.reset() before it.",
-)
-_IN_PIECES = Notice(
-    message="the loop calls the model in pieces, so the output change of an update is not read; to have it read, "
-    "give probe=batch and forward=function(model, batch) that calls the pieces and returns their output",
-    what="the output change of an update",
-    why="The loop calls the model in pieces.",
-    todo="Give Monitor probe=batch and forward=function(model, batch) that calls the pieces.",
-)
 
 
 class _Detached(Protocol):
@@ -100,10 +86,10 @@ class Instruments:
         source = source_of(given, parts, settings, lambda: self._first_targets)
         estimate = settings.level != "light"
         output = OutputChange(model, parts.parameters_of, source, updates.weights_before, estimate)
-        first_four: list[Tap] = [self._loss, self._norms, gradients, updates, output]
-        self._taps = [*first_four, *extra_taps(settings.level, parts)]
+        self._taps: list[Tap] = [self._loss, self._norms, gradients, updates, output]
+        self._taps += extra_taps(settings.level, parts)
         self.baselines = Baselines(self._forward, parts.notices)
-        self.origin = Origin(model)
+        self.origin = Origin(model, parts.notices)
         self.architecture = Architecture()
         """What the model is; known after the first step."""
         self._placement = settings.placement
@@ -160,6 +146,7 @@ class Instruments:
         self._loss.give(loss)
         if self._layout is None and targets is not None:
             self._first_targets = targets.detach().clone()
+            self._forward.prefer_latest()
         values = {tap.name: self._guarded(tap, tap.read, step, now) for tap in self._taps}
         if self._layout is None:
             self._settle()
@@ -191,11 +178,19 @@ class Instruments:
             own = len(values) - ticket.flags
             self._hear(ticket, values[own:])
             scored = self.baselines.nothing if scored is None else scored
-            loss = next((float(values[slot]) for slot in ticket.layout.slots("loss")), float("nan"))
-            origin = self.origin.see(ticket.step, loss, float(scored[1]))
+            origin = self._origin(ticket, values, scored)
+            scored = scored if self.origin.comparable else self.baselines.nothing
             whole = np.concatenate((values[:own], scored, origin, host))
             snapshots.append(Snapshot(ticket.step, ticket.time, whole, ticket.layout))
         return snapshots
+
+    def _origin(self, ticket: _Ticket, values: np.ndarray[Any, Any], baselines: Array) -> Array:
+        """As `Origin.see`: a given probe is of other data, one with the inputs as targets of others than the loss."""
+        slots = (ticket.layout.slots(name) for name in ("loss", "probe_loss"))
+        loss, scored = (float(values[found[0]]) if len(found) else float("nan") for found in slots)
+        alike = not (self._probe_given or self.baselines.unmoved)
+        uniform, unigram = float(baselines[0]), float(baselines[1])
+        return self.origin.see(ticket.step, loss, unigram, uniform, scored if alike else float("nan"))
 
     def detach(self) -> None:
         """Leave the model and the optimizers as they were found."""
@@ -274,9 +269,9 @@ class Instruments:
                 )
             )
         if self._late.known:
-            self._parts.notices.say(_LATE)
+            self._parts.notices.say(LATE)
         if not (self._forward.whole or self._probe_given):
-            self._parts.notices.say(_IN_PIECES)
+            self._parts.notices.say(IN_PIECES)
         groups = group_parameters(self._parts.groups.names, self._parts.blocks, norms)
         local = local_layout(self._taps, columns, self._parts, [*norms.values(), *groups], self._failed)
         every = [*self._ranks.agree(local), *self.baselines.columns, *self.origin.columns, *_HOST]

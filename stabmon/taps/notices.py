@@ -19,6 +19,23 @@ class Notice:
     todo: str = ""
 
 
+LATE = Notice(
+    message="the model was compiled and called before this Monitor was made, so its graphs do not know of it. Steps "
+    "in which layers are read run without torch.compile: slower, and rounded as an eager step is; its first step is "
+    "not read. To have neither, make it before the model's first forward, or call torch._dynamo.reset() before it",
+    what="the first step",
+    why="The model was compiled and called before the Monitor was made.",
+    todo="Make the Monitor before the model's first forward, or call torch._dynamo.reset() before it.",
+)
+IN_PIECES = Notice(
+    message="the loop calls the model in pieces, so the output change of an update is not read; to have it read, "
+    "give probe=batch and forward=function(model, batch) that calls the pieces and returns their output",
+    what="the output change of an update",
+    why="The loop calls the model in pieces.",
+    todo="Give Monitor probe=batch and forward=function(model, batch) that calls the pieces.",
+)
+
+
 class Notices:
     """Kept until somebody takes them."""
 

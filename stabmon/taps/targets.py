@@ -29,6 +29,8 @@ _FEW = 2
 _SIDE, _LENGTH = 32, 4096
 """Of pictures at most so many pixels a side are looked at, of other examples so many numbers, evenly spaced."""
 
+ALONE, UNMOVED, NEXT = 0, 1, 2
+"""What targets are to what the model is given: something else, the same tokens, or those one further on."""
 NO_INPUT = ("mask", "type_ids", "position", "labels")
 """In names of what is no token, and no example."""
 
@@ -60,8 +62,8 @@ def beside(targets: Tensor, inputs: Sequence[Tensor]) -> list[tuple[Tensor, Tens
 
 
 def follows(given: Tensor, wanted: Tensor) -> Tensor:
-    """Scalar bool: whether the targets [B, T] are tokens that the model is given, there or one further on."""
-    return agree(given, wanted) | agree(given[:, 1:], wanted[:, :-1])
+    """Scalar: NEXT, UNMOVED or ALONE, of targets [B, T]."""
+    return torch.where(agree(given[:, 1:], wanted[:, :-1]), NEXT, torch.where(agree(given, wanted), UNMOVED, ALONE))
 
 
 def agree(given: Tensor, wanted: Tensor) -> Tensor:
@@ -70,9 +72,10 @@ def agree(given: Tensor, wanted: Tensor) -> Tensor:
     return ((given == wanted) & counted).sum() >= _AGREE * counted.sum().clamp(min=1)
 
 
-def marked(targets: Tensor, sequences: Tensor | bool) -> Tensor:
-    """With one row more, of 1 where neighbours belong together: what is not known on the host travels along."""
-    mark = torch.zeros_like(targets[:1]) + sequences
+def marked(targets: Tensor, found: Tensor | int) -> Tensor:
+    """With one row more, of what `follows` found, not 0 where neighbours belong together: what is not known on the host
+    travels along."""
+    mark = torch.zeros_like(targets[:1]) + found
     return torch.cat((targets, mark.to(targets.dtype)))
 
 

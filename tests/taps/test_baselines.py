@@ -270,6 +270,28 @@ def test_input_tokens_stand_for_targets_of_a_language_model_only(caplog: pytest.
     assert np.isnan(pooled).all(), "one output a sample: its targets are not known"
 
 
+def test_input_tokens_stand_for_targets_also_where_batches_are_of_other_lengths() -> None:
+    model = Returns(None)
+    forward = Forward(model, ["norm"], pytest.fail)
+    baselines = Baselines(forward)
+    for length in (TIME, 9, 21):
+        model.output = torch.zeros(ROWS, length, CLASSES)
+        model(walk(0)[:, :length])
+        assert np.isfinite(baselines.score([tensor.numpy() for tensor in baselines.targets(None)])[1])
+
+
+@pytest.mark.parametrize(("start", "unmoved"), [(0, True), (1, False)], ids=["the inputs", "the next"])
+@pytest.mark.parametrize("own", [False, True])
+def test_that_targets_are_the_inputs_themselves_is_known_on_the_host(start: int, unmoved: bool, own: bool) -> None:
+    """Then cross entropy with them is not what the model is trained on, but where that is a loss of its own."""
+    model = Returns({"logits": LOGITS} | ({"loss": LOGITS.sum()} if own else {}))
+    baselines = Baselines(Forward(model, ["norm"], pytest.fail))
+    model(walk(0)[:, :-1])
+    scored = baselines.score([t.numpy() for t in baselines.targets(walk(0)[:, start : start + TIME])])
+    assert np.isfinite(scored[2])
+    assert baselines.unmoved is (unmoved and not own)
+
+
 def test_no_targets_left_in_a_batch() -> None:
     batches: list[Any] = [((torch.zeros(0, 5, dtype=torch.long),), {}, torch.zeros(0, 5, dtype=torch.long))]
     assert np.isnan(scored(Returns(torch.zeros(0, 5, CLASSES)), batches)).all()

@@ -13,6 +13,8 @@ from torch import nn
 
 from stabmon.catalog import Array
 from stabmon.records import PRETRAINED, Event, Site, Snapshot
+from stabmon.taps.model.scale import LossScale
+from stabmon.taps.notices import Notices
 
 FAR_BELOW = 0.5
 """Nats of the first loss under the unigram loss. Untrained weights begin above it; those of 150 steps are .7 below."""
@@ -28,7 +30,8 @@ class Origin:
 
     columns: Sequence[tuple[str, Site]] = (("pretrained", Site("")),)
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, notices: Notices | None = None) -> None:
+        self._scale = LossScale(notices or Notices())
         self._why: str | None = None
         self._first = math.nan
         self._readings = 0
@@ -38,12 +41,18 @@ class Origin:
         if (frozen := _frozen_share(model)) > FROZEN:
             self._say(f"{frozen:.0%} of its parameters are not trained")
 
-    def see(self, step: int, loss: float, unigram: float) -> Array:
+    def see(self, step: int, loss: float, unigram: float, uniform: float = math.nan, scored: float = math.nan) -> Array:
         """float32[1], as in `columns`: 1 from the step on at which the run is known to have started from pretrained
-        weights, else 0."""
+        weights, else 0. `scored`: the network's own loss on the same targets, where it is known."""
+        self._scale.see(step, loss, uniform, scored)
         if not self._settled:
             self._weigh(step, loss, unigram)
         return np.array([0.0 if self._why is None else 1.0], dtype=np.float32)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the loss is in the unit of its baselines, as far as known."""
+        return self._scale.factor == 1
 
     def resume(self, step: int, recorded: Snapshot | None) -> None:
         """The run goes on after `step`, whose last recorded snapshot is given, if there is a run log of before."""
@@ -59,8 +68,8 @@ class Origin:
         if self._readings < READINGS:
             return
         self._settled = True
-        if self._first < unigram - FAR_BELOW:
-            self._say(f"its first loss, {self._first:.3g}, is far below the unigram loss, {unigram:.3g}", step)
+        if (first := self._first * self._scale.factor) < unigram - FAR_BELOW:
+            self._say(f"its first loss, {first:.3g}, is far below the unigram loss, {unigram:.3g}", step)
 
     def _say(self, why: str, step: int = 0) -> None:
         self._settled = True

@@ -1,0 +1,83 @@
+"""Whether the loss that a run tells is what the network scores on its targets, or a multiple of it, which baselines are
+no measure of."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+from stabmon.taps.notices import Notice, Notices
+
+READINGS = 5
+"""Fewer than are needed to tell pretrained weights, since it bears on that."""
+WITHIN = 50
+"""Steps. Later on the probe's tokens may be known better than others, which changes the ratio."""
+_FRESH = 0.95
+"""Of the uniform loss: what weights that have learnt nothing score at least. All tokens are then alike to them. Of what
+others have learnt, the probe's few tokens are no measure: pretrained weights score them at 0.68 to 1.1 of the loss."""
+_NEAR = 0.03
+"""Of fresh weights the median is off by at most 1.6 %, also with micro-batches of 64 tokens."""
+_SPREAD = 0.02
+"""Median distance from the median; there it is at most 0.8 %. Of an unrelated loss it is more, as soon as it moves."""
+_LOST = "so no baseline losses are told, and a stall is warned of but never called critical"
+
+
+class LossScale:
+    """Found out once, in the first steps: the loss in all of them against the probe's, of the same weights."""
+
+    def __init__(self, notices: Notices) -> None:
+        self.factor = 1.0
+        """Times this the loss is the mean over its targets, in nats; 1 as long as nothing else is known."""
+        self._notices = notices
+        self._ratios: list[float] = []
+        self._settled = False
+
+    def see(self, step: int, loss: float, uniform: float, scored: float) -> None:
+        """`scored`: `probe_loss`, in nats per target; NaN: not read, or not of the same targets."""
+        if self._settled or not all(0 < value < math.inf for value in (loss, uniform, scored)):
+            return
+        self._settled = step > WITHIN or not (self._ratios or scored >= _FRESH * uniform)
+        self._ratios.append(scored / loss)
+        if len(self._ratios) == READINGS and not self._settled:
+            self._settled = True
+            if told := _told(self._ratios):
+                self.factor, notice = told
+                self._notices.say(notice)
+
+
+def _told(ratios: list[float]) -> tuple[float, Notice] | None:
+    ratio = median(ratios)
+    if median(abs(r - ratio) for r in ratios) > _SPREAD * ratio:
+        return None
+    if times := _whole(ratio):
+        return times, _notice(
+            f"is 1/{times} of what the network scores on its targets, as if it were divided by the number of "
+            "micro-batches",
+            f"the mean over the step's micro-batches: here loss * {times}",
+        )
+    if times := _whole(1 / ratio):
+        return 1 / times, _notice(
+            f"is {times} times what the network scores on its targets, as a sum over targets or micro-batches is",
+            f"the mean over the step's targets: here loss / {times}",
+        )
+    if abs(ratio / math.log(2) - 1) <= _NEAR:
+        return math.log(2), _notice(
+            f"is {1 / math.log(2):.2f} times what the network scores on its targets, as a loss in bits is, and "
+            "baselines are in nats",
+            "the loss in nats: here loss * 0.693",
+        )
+    return None
+
+
+def _whole(ratio: float) -> int | None:
+    times = round(ratio)
+    return times if times > 1 and abs(ratio / times - 1) <= _NEAR else None
+
+
+def _notice(what: str, give: str) -> Notice:
+    return Notice(
+        f"the loss {what}, {_LOST}. Give step {give}",
+        what="baseline losses",
+        why=f"The loss {what}, {_LOST}.",
+        todo=f"Give step {give}.",
+    )
