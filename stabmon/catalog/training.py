@@ -22,7 +22,7 @@ TABLE = (
         "skipped_steps",
         "model",
         "1",
-        "1 when the optimizer skipped the step (loss scaler found an overflow), else 0.",
+        "1 when the optimizer took no step (as where a loss scaler found an overflow), else 0.",
         "max",
     ),
 )

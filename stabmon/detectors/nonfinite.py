@@ -51,8 +51,9 @@ class _Zeros:
 
 class NonFinite:
     """Critical at the first Inf, and at the second loss of exactly 0 that comes at once after ordinary ones; silent on
-    steps that a loss scaler skipped, unless more than 20 in a row. Where nobody tells of skipped steps, they are those
-    before the first finite gradient at which the loss is finite. A loss alone that is not finite is a warning where all
+    steps that were skipped for gradients that are not finite (a loss scaler), unless more than 20 in a row; where they
+    are finite, the loop took no step by itself. Where nobody tells of skipped steps, they are those before the first
+    finite gradient at which the loss is finite. A loss alone that is not finite is a warning where all
     gradients were read and are finite: the mean over no targets is 0/0, and harms no weight.
 
     Score: the number of statistics that hold an Inf; or skipped steps in a row / 21.
@@ -104,10 +105,14 @@ class NonFinite:
         return _hiding(self._since, self._zeros.good) if self._zeros.hidden else self._skipping(self._since)
 
     def _skipped(self, snapshot: Snapshot) -> float:
-        """1 where the step was skipped, else 0; NaN where that is not known."""
-        if snapshot.layout.slots("skipped_steps").size:
-            return snapshot.scalar("skipped_steps")
+        """1 where the step was skipped because gradients were not finite, else 0; NaN where that is not known."""
         total, loss = snapshot.scalar("total_grad_sq"), snapshot.scalar("loss")
+        if snapshot.layout.slots("skipped_steps").size:
+            skipped = snapshot.scalar("skipped_steps")
+            # A log tells of a loss scaler's. In training it is any step that the optimizer did not take.
+            if not skipped > 0 or not snapshot.layout.slots("grad_sq").size:
+                return skipped
+            return total if isnan(total) else float(not isfinite(total))
         self._scaled = self._scaled or isfinite(total)
         if self._scaled or isnan(total):
             return 0.0
@@ -139,10 +144,10 @@ class NonFinite:
     def _skipping(self, since: int) -> Finding:
         return Finding(
             severity="critical",
-            action=f"has taken no step since step {since}: the loss scaler skips every one. Stop it and go back to the "
-            f"last checkpoint before step {since}; {self._skips} steps are lost so far",
-            cause=f"{self._skips} steps in a row had gradients that were not finite, at an ever smaller loss scale: "
-            "the overflow is in the model, not in the scale.",
+            action=f"has taken no step since step {since}: the loss scaler, or the loop, skips every one. Stop it and "
+            f"go back to the last checkpoint before step {since}; {self._skips} steps are lost so far",
+            cause=f"{self._skips} steps in a row had gradients that were not finite. A loss scaler has made its scale "
+            "ever smaller by then: the overflow is in the model, not in the scale.",
             remedies=(
                 "Use bfloat16 instead of float16.",
                 "Roll back and halve the learning rate.",

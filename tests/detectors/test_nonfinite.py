@@ -92,6 +92,33 @@ def test_the_twenty_first_skipped_step_in_a_row_is_critical_since_the_first() ->
     assert alert.evidence == {"skipped_steps": 21}
 
 
+@pytest.mark.parametrize("gradient", [1.0, NAN], ids=["finite", "without a backward pass"])
+def test_steps_that_the_loop_does_not_take_though_no_gradient_overflows_are_no_matter_of_a_loss_scaler(
+    gradient: float,
+) -> None:
+    """Live: the optimizer was replaced, the loop skipped steps by a rule of its own, monitor.step came after each
+    micro-batch."""
+    skips = np.array([0.0] * 5 + [1] * 60)
+    total = np.where(skips == 1, gradient, 1)
+    series = {"loss": [3.0] * 65, "total_grad_sq": total, "grad_sq": total, "skipped_steps": skips}
+    assert alerts_of(NonFinite(), make_series(series)) == []
+
+
+def test_in_training_steps_skipped_for_their_gradients_are_critical_at_the_21st() -> None:
+    skips = np.array([0.0] * 5 + [1] * 30)
+    total = np.where(skips == 1, INF, 1)
+    series = {"loss": [3.0] * 35, "total_grad_sq": total, "grad_sq": total, "skipped_steps": skips}
+    (alert,) = alerts_of(NonFinite(), make_series(series))
+    assert (alert.step, alert.severity, alert.since) == (26, "critical", 6)
+    assert "the loss scaler, or the loop, skips every one" in alert.action
+
+
+def test_a_log_that_tells_of_skipped_steps_means_those_of_a_loss_scaler() -> None:
+    skips = np.array([0.0] * 5 + [1] * 30)
+    series = {"loss": [3.0] * 35, "total_grad_sq": np.where(skips == 1, NAN, 1), "skipped_steps": skips}
+    assert told(alerts_of(NonFinite(), make_series(series))) == [(26, "critical")]
+
+
 def test_it_clears_after_ten_finite_steps() -> None:
     assert told(alerts_of(NonFinite(), make_series({"loss": [INF, *[3.0] * 12]}))) == [(1, "critical"), (11, "cleared")]
 
