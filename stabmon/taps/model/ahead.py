@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from stabmon.taps.model.tracing import Replayed
 from stabmon.taps.probe.calls import Call, cut, cut_targets, tensors_in
 from stabmon.taps.probe.returned import IGNORE_INDEX, output_of
+from stabmon.taps.probe.swapped import swapped
 from stabmon.taps.probe.undisturbed import undisturbed
 from stabmon.taps.targets import NO_INPUT, agree
 
@@ -122,6 +122,6 @@ def _votes(outputs: Sequence[Tensor], places: Sequence[tuple[int, int]]) -> Iter
 
 def _answered(model: nn.Module, call: Call) -> Any:
     """What it returns in eval mode; nothing of it changes."""
-    buffers = {f"model.{name}": buffer.clone() for name, buffer in model.named_buffers()}
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     with torch.no_grad(), undisturbed(model, call.module):
-        return torch.func.functional_call(Replayed(model, call), buffers, ())
+        return swapped(model, buffers, lambda: call(model))

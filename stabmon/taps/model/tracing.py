@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from stabmon.taps.model.anatomy import is_norm
 from stabmon.taps.probe.calls import Call, tensors_in
+from stabmon.taps.probe.swapped import swapped
 from stabmon.taps.probe.undisturbed import undisturbed
 
 _SAME = ("_to_copy", "clone", "contiguous", "native_dropout")
@@ -68,23 +69,10 @@ def trace(model: nn.Module, call: Call, norms: Sequence[str], blocks: Sequence[s
     """Follow one eager forward in eval mode without gradients. The model is left as it was; hooks of others fire."""
     found = Trace()
     where = _Where(found, frozenset(norms), frozenset(blocks))
-    root = Replayed(model, call)
-    buffers = {f"model.{name}": buffer.clone() for name, buffer in model.named_buffers()}
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     with torch.no_grad(), undisturbed(model, call.module), where.watching(model), _Functions(where), where.tensors:
-        torch.func.functional_call(root, buffers, ())
+        swapped(model, buffers, lambda: call(model))
     return found
-
-
-class Replayed(nn.Module):
-    """Makes the call, so that `torch.func.functional_call` can swap tensors of the model for it."""
-
-    def __init__(self, model: nn.Module, call: Call) -> None:
-        super().__init__()
-        self.model = model
-        self._call = call
-
-    def forward(self) -> Any:
-        return self._call(self.model)
 
 
 class _Where:

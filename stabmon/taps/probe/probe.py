@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from stabmon.taps.probe.calls import Call, tensors_in
 from stabmon.taps.probe.returned import IGNORE_INDEX, counted, loss_of, output_of, predicts_classes
+from stabmon.taps.probe.swapped import swapped
 from stabmon.taps.probe.undisturbed import device_of, undisturbed
 
 FULL_PRECISION = (torch.float32, torch.float64)
@@ -90,11 +91,8 @@ class Probe:
         leaves = {name: self._widened(value.detach()).requires_grad_() for name, value in values.items()}
         rest = {name: self._widened(p.detach()) for name, p in self.model.named_parameters() if type(p) is nn.Parameter}
         buffers = {name: self._widened(buffer.clone()) for name, buffer in self.model.named_buffers()}
-        swapped = {f"model.{name}": value for name, value in (rest | leaves | buffers).items()}
-        root = _Root(self.model, lambda: look(self._answer(leaves)))
         with undisturbed(self.model, self.call.module), torch.enable_grad():
-            found: _T = torch.func.functional_call(root, swapped, ())
-        return found
+            return swapped(self.model, rest | leaves | buffers, lambda: look(self._answer(leaves)))
 
     def _answer(self, leaves: Mapping[str, Tensor]) -> Answer:
         call = self.call.map(self._widened)
@@ -116,18 +114,6 @@ class Probe:
 
     def _widened(self, tensor: Tensor) -> Tensor:
         return tensor.float() if self.wide and tensor.dtype in HALVES else tensor
-
-
-class _Root(nn.Module):
-    """Takes gradients while the parameters are swapped in: a backward that recomputes forwards needs them."""
-
-    def __init__(self, model: nn.Module, evaluate: Callable[[], object]) -> None:
-        super().__init__()
-        self.model = model
-        self._evaluate = evaluate
-
-    def forward(self) -> object:
-        return self._evaluate()
 
 
 def by_grad(what: Tensor, cotangent: Tensor | None, leaves: Sequence[Tensor]) -> Sequence[Tensor | None]:

@@ -1,0 +1,48 @@
+"""Other tensors in the place of a model's parameters and buffers, while something is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+_T = TypeVar("_T")
+
+
+def swapped(model: nn.Module, tensors: Mapping[str, Tensor], do: Callable[[], _T]) -> _T:
+    """What `do` returns while the model holds these, by the names of `named_parameters` and `named_buffers`. A tensor
+    in several places is swapped in each of them.
+
+    Places are listed here, each module's once, since with `tie_weights` torch lists a module that has two names (a
+    block that is applied twice, an alias of a layer) under both: it is swapped twice, and what is then put back is not
+    the model's own parameter.
+    """
+    own = dict(chain(model.named_parameters(), model.named_buffers()))
+    new = {id(own[name]): tensor for name, tensor in tensors.items()}
+    root = _Root(model, do)
+    found: _T = torch.func.functional_call(
+        root, {place: new[id(t)] for place, t in _places(root) if id(t) in new}, (), tie_weights=False
+    )
+    return found
+
+
+def _places(root: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    for name, module in root.named_modules():
+        for attribute, tensor in chain(module._parameters.items(), module._buffers.items()):
+            if tensor is not None:
+                yield f"{name}.{attribute}", tensor
+
+
+class _Root(nn.Module):
+    """All of it is done while the tensors are swapped in: a backward pass that recomputes a forward needs them, too."""
+
+    def __init__(self, model: nn.Module, do: Callable[[], object]) -> None:
+        super().__init__()
+        self.model = model
+        self._do = do
+
+    def forward(self) -> object:
+        return self._do()
