@@ -1,4 +1,4 @@
-"""What `loss_shift` says: other data, no checkpoint loaded, an update that was too large, one batch again and again."""
+"""What `loss_shift` says: other data or another loss, no checkpoint, an update that was too large, repeated batches."""
 
 from __future__ import annotations
 
@@ -8,29 +8,39 @@ from stabmon.detectors import words
 from stabmon.detectors.shift_readings import Level, Repeats, Updates
 from stabmon.records import Finding, Severity
 
+_TERMS = "a term, a weight, label smoothing"
+
 
 def of_data(
     severity: Severity, since: int, losses: Mapping[str, Level], updates: Updates, moved: bool, ordinary: bool
 ) -> Finding:
     """`moved`: targets themselves show it; `ordinary`: the updates are known to have been."""
     lost = "every further step unlearns" if severity == "critical" else "nothing is lost yet if it is mended soon"
+    what, mend, meant = "other data", "the data", "another mixture of data"
+    looks: tuple[str, ...] = ()
     if losses["bigram_loss"].gone:
         cause = "Targets no longer follow their inputs; the weights are what they were."
     elif moved:
         cause = "What the targets are, or what follows what, has changed; the weights are what they were."
     else:
+        what, mend, meant = "other data or another loss", "what changed", f"{meant}, another loss"
+        lost = f"if it is the data, {lost}" if severity == "critical" else lost
+        looks = (f"Look whether the loss itself was changed at step {since}: {_TERMS}.",)
         seen = updates.read_at in (since - 1, since)
         weights = "the weights are what they were" if seen else "or one update that was not read was too large"
-        cause = f"Targets no longer belong to their inputs, or the inputs changed; {weights}."
+        cause = (
+            f"Targets no longer belong to their inputs, or the inputs or the loss itself ({_TERMS}) changed; {weights}."
+        )
     return Finding(
         severity=severity,
-        action=f"has other data since step {since}: {_from_to(losses)} at once. Stop it, mend the data "
+        action=f"has {what} since step {since}: {_from_to(losses)} at once. Stop it, mend {mend} "
         f"and go back to a checkpoint before step {since}; {lost}",
         cause=cause,
         remedies=(
             f"Look at the batches from step {since} on, as text: shuffled labels, another tokenizer, another file.",
-            f"Go back to a checkpoint before step {since} once the data are mended; keep the learning rate.",
-            "If the change was meant (another mixture of data): let it run, the loss falls from here on.",
+            *looks,
+            f"Go back to a checkpoint before step {since} once that is mended; keep the learning rate.",
+            f"If the change was meant ({meant}): let it run, the loss falls from here on.",
         ),
         evidence=_evidence(losses, updates, data_fault=1.0),
         ruled_out=(f"updates that are too large (KL {updates.kl:.2g} at step {updates.read_at})",) if ordinary else (),
@@ -66,6 +76,7 @@ def of_updates(since: int, good: int, losses: Mapping[str, Level], updates: Upda
             f"Roll back to {back}, and go on at a third of the learning rate.",
             "Clip gradients at 1; with Adam, lower beta2 to .95.",
             f"Look at the batches of step {since} and the few before it.",
+            f"If the loss itself was changed there ({_TERMS}): nothing is lost, let it run.",
         ),
         evidence=_evidence(losses, updates, data_fault=0.0),
         ruled_out=(f"other data (unigram loss {losses['unigram_loss'].now:.3g}, as before)",),

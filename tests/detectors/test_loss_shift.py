@@ -92,6 +92,23 @@ def test_inputs_that_go_wrong_are_told_by_ordinary_updates_and_a_loss_above_the_
     assert first.cause.endswith("the weights are what they were.")  # the update of step 250 was read
 
 
+def test_where_the_targets_do_not_show_it_the_loss_itself_may_have_been_changed() -> None:
+    """Live: label smoothing that sets in at a step was called other data."""
+    rows = run()
+    rows["loss"][AFTER] += 3.0
+    first, second = alerts(rows)
+    assert first.action.startswith("has other data or another loss since step 251: ")
+    assert second.action.endswith("; if it is the data, every further step unlearns")
+    changed = "a term, a weight, label smoothing"
+    assert changed in first.cause
+    assert any(changed in remedy for remedy in first.remedies)
+    rows["bigram_loss"][AFTER] += 2.0
+    first, second = alerts(rows)
+    assert first.action.startswith("has other data since step 251: ")
+    assert second.action.endswith("; every further step unlearns")
+    assert changed not in " ".join([first.cause, *first.remedies])
+
+
 def test_an_update_between_two_readings_is_not_ruled_out() -> None:
     rows = run()
     rows["loss"][AFTER.start + 6 :] += 3.0
