@@ -43,6 +43,7 @@ class Wiring:
         "loss",
         "unigram_loss",
         "bigram_loss",
+        "uniform_loss",
         "pretrained",
         "learning_rate",
         "norm_input_msq",

@@ -8,6 +8,8 @@ from statistics import median
 
 import numpy as np
 
+from stabmon.detectors.shift_readings import Repeats
+from stabmon.detectors.thresholds import shift
 from stabmon.detectors.thresholds import wiring as thresholds
 from stabmon.records import Finding, Snapshot
 
@@ -31,7 +33,7 @@ class Leak:
         if self.finding is not None or not all(map(isfinite, now)):
             return
         self._losses.append(now)
-        self._batches.read(*now[1:])
+        self._batches.read(snapshot)
         if now[0] >= _least(snapshot.step) * now[2]:
             return  # nearly every step
         loss, unigram, bigram = (median(column) for column in zip(*self._losses, strict=True))
@@ -43,17 +45,25 @@ class Leak:
 
 
 class Batches:
-    """Whether the same few batches come again and again, which are learnt by heart: their baseline losses recur."""
+    """Whether the same few batches come again and again, which are learnt by heart: their baseline losses recur. Of one
+    that comes from some step on, the counts behind them still learn much; it is known by its unigram loss alone.
+    """
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, float]] = deque(maxlen=thresholds.BATCHES)
+        self._repeats = Repeats()
 
-    def read(self, unigram: float, bigram: float) -> None:
-        self._seen.append((unigram, bigram))
+    def read(self, snapshot: Snapshot) -> None:
+        unigram = snapshot.scalar("unigram_loss")
+        self._seen.append((unigram, snapshot.scalar("bigram_loss")))
+        if unigram < snapshot.scalar("uniform_loss") - shift.EVEN:  # the even guess is always the same
+            self._repeats.read(snapshot.step, unigram)
 
     @property
     def again(self) -> bool:
         """Whether most of the last nine were seen before."""
+        if self._repeats.count >= shift.SAME_STEPS:
+            return True
         seen = np.array(self._seen)
         usual = np.median(np.abs(np.diff(seen, axis=0)), axis=0)
         apart = np.abs(seen[-thresholds.LEAK_READINGS :, None] - seen[None]) / np.maximum(

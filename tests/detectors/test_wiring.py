@@ -324,6 +324,21 @@ def test_a_few_batches_that_come_again_and_again_are_learnt_by_heart_and_no_leak
     assert alerts(steps=400, loss=falling(0.1, 200), **baselines) == []
 
 
+@pytest.mark.parametrize("uniform", [5.5, 3.1], ids=["one batch", "the even guess"])
+def test_one_batch_that_comes_again_from_some_step_on_is_learnt_by_heart_and_no_leak(uniform: float) -> None:
+    """Live: from step 101 on, the loss was under the bigram loss by step 187, while the counts still learnt the batch.
+    A unigram predictor that gave up is always at the even guess, and says nothing of batches."""
+    at = np.arange(250)
+    batch, t = NOISE[np.minimum(at, 100)], np.maximum(at - 100, 0)
+    baselines: dict[str, Floats] = {
+        "unigram_loss": 3.1 + (batch[:, 0] - 2e-3 * t if uniform > 3.1 else 0 * t),
+        "bigram_loss": 2.4 + batch[:, 1] - 6e-3 * t,
+        "uniform_loss": np.full(250, uniform),
+    }
+    found = alerts(steps=250, loss=falling(0.1, 180, 250), **baselines)
+    assert [alert.step for alert in found] == ([] if uniform > 3.1 else [185])
+
+
 def test_later_it_takes_a_loss_under_three_tenths() -> None:
     assert alerts(steps=400, loss=falling(1.1, 310)) == []
     assert only(alerts(steps=400, loss=falling(0.7, 310)), "looks at its targets").step == 315
