@@ -18,6 +18,7 @@ from stabmon.server import answers
 from stabmon.server.history import LAYERS, History
 from stabmon.server.models import Words
 from stabmon.server.standing import MODEL
+from stabmon.server.titles import sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,7 +146,7 @@ class OpenedRun:
             words = self.verdict
         except (OSError, ValueError) as error:
             return f"<stabmon run {self.path.stem!r}: {error}>"
-        return f"<stabmon run {self.run.name!r}: {words.title}. {words.text}>"
+        return f"<stabmon run {self.run.name!r}: {sentence(words.title)} {words.text}>"
 
     def _repr_html_(self) -> str:
         notes = list(self.notes)

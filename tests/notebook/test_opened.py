@@ -192,3 +192,12 @@ def test_in_a_plain_terminal_it_is_one_line(writing: Writing) -> None:
     )
     writing.path.unlink()
     assert repr(run) == f"<stabmon run 'r1': there is no run log {writing.path}>"
+
+
+def test_in_a_plain_terminal_a_title_that_ends_in_a_full_stop_gets_no_second_one(writing: Writing) -> None:
+    """Live: "as in a GAN.. Nothing was learnt"."""
+    writing.step(60, alerts=[alert(60)])
+    writing.close()
+    shown = repr(opened(writing.path))
+    assert ".." not in shown
+    assert f"{stabmon.open(writing.path).verdict.title} " in shown
