@@ -6,11 +6,12 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import torch
 from torch import nn
 
-from stabmon.taps.hooks import Hook
+from stabmon.taps.hooks import Hook, Stopwatch, silence
 
 
 def hooked() -> tuple[nn.Linear, list[str]]:
@@ -60,3 +61,37 @@ def test_a_failing_hook_tells_once_and_goes_silent() -> None:
     model(x)
     model(x)
     assert [str(error) for error in errors] == ["broken"]
+
+
+def in_a_thread(model: nn.Module) -> None:
+    thread = Thread(target=model, args=(torch.ones(1, 2),))
+    thread.start()
+    thread.join()
+
+
+def test_a_model_that_is_run_for_stabmon_does_not_silence_that_of_another_thread() -> None:
+    (run, of_run), (trained, of_trained), (beside, of_beside) = hooked(), hooked(), hooked()
+    with silence(run.modules()):
+        run(torch.ones(1, 2))
+        beside(torch.ones(1, 2))  # called by the one that is run, as a discriminator by a generator's probe
+        in_a_thread(trained)
+        in_a_thread(run)  # as the device's thread does, that computes a checkpointed forward again
+    assert (of_run, of_beside, len(of_trained)) == ([], [], 2)
+    run(torch.ones(1, 2))
+    beside(torch.ones(1, 2))
+    assert (len(of_run), len(of_beside)) == (2, 2)
+
+
+def test_a_stopwatch_counts_each_thread_and_what_is_nested_once() -> None:
+    watch, now = Stopwatch(), iter((0.0, 1.0, 3.0, 10.0))
+    watch.clock = lambda: next(now)
+
+    def other() -> None:
+        with watch:
+            pass
+
+    with watch, watch:
+        thread = Thread(target=other)
+        thread.start()
+        thread.join()
+    assert watch.seconds == 2.0 + 10.0

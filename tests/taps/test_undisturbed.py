@@ -1,11 +1,14 @@
 import random
 import sys
+from threading import Event, Thread
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from stabmon.taps.hooks import Hook
 from stabmon.taps.probe.undisturbed import undisturbed
 
 
@@ -92,6 +95,70 @@ def test_autocast_and_reduced_precision_are_off_inside_and_back_after() -> None:
         assert torch.backends.mha.get_fastpath_enabled()
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def settings() -> tuple[object, ...]:
+    backends: Any = torch.backends
+    precisions = (backends.cuda.matmul, backends.cudnn.conv, backends.mkldnn.matmul)
+    return (
+        backends.mha.get_fastpath_enabled(),
+        *(getattr(p, "fp32_precision", None) for p in precisions),
+        backends.cudnn.allow_tf32,
+        Hook.silenced,
+        states(),
+    )
+
+
+def test_two_threads_take_turns_and_leave_all_as_before() -> None:
+    models, first_is_in, second_is_in, overlapped = (Restless(), Restless()), Event(), Event(), []
+    before = settings()
+
+    def one() -> None:
+        with undisturbed(models[0]):
+            first_is_in.set()
+            overlapped.append(second_is_in.wait(0.3))
+            torch.rand(())
+
+    def two() -> None:
+        first_is_in.wait(10)
+        with undisturbed(models[1]):
+            second_is_in.set()
+            first.join(10)
+            torch.rand(())
+
+    first, second = Thread(target=one), Thread(target=two)
+    first.start()
+    second.start()
+    second.join(10)
+    assert overlapped == [False]
+    assert settings() == before
+
+
+def test_one_thread_may_enter_twice() -> None:
+    models = Restless(), Restless()
+    before = settings()
+    with undisturbed(models[0]), undisturbed(models[1]):
+        torch.rand(())
+    assert settings() == before
+
+
+def test_who_waits_for_too_long_gives_up_and_leaves_all_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stabmon.taps.probe.undisturbed.PATIENCE", 0.05)
+    model, told = Restless(), []
+
+    def other() -> None:
+        try:
+            with undisturbed(model):
+                pass
+        except TimeoutError as error:
+            told.append(str(error))
+
+    with undisturbed(nn.Linear(2, 2)):
+        thread = Thread(target=other)
+        thread.start()
+        thread.join(10)
+    assert told == ["another thread's model has run for 0 s"]
+    assert all(m.training for m in model.modules())
 
 
 def test_the_forward_that_accelerate_wrapped_in_autocast_runs_without_it() -> None:

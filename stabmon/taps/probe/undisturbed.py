@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from stabmon.taps.hooks import Hook
+from stabmon.taps.hooks import silence
 
 _backends: Any = torch.backends
 # What rounds inside float32 products (TF32, bfloat16) would swamp the difference of two outputs.
@@ -29,19 +30,25 @@ _ROUNDING: tuple[tuple[Any, str, Any], ...] = (
 _MODULE = frozenset(vars(nn.Module()))
 """Attributes that every module has."""
 
+_alone = threading.RLock()
+"""Random states, settings of precision and the compiler's stance are the process's: threads take turns."""
+PATIENCE = 300.0
+"""Seconds; who waits longer gives up, since the other may be waiting for this thread (ranks, a device's backward)."""
+
 
 @contextmanager
 def undisturbed(model: nn.Module, called: nn.Module | None = None) -> Iterator[None]:
     """Eval mode, eager, full float32, no autocast, our own hooks silent; afterwards all is as it was, come what may.
 
     `called` is the module whose forward will be called, if it isn't the model. Parameters and buffers are the
-    caller's business (`torch.func.functional_call`).
+    caller's business (`torch.func.functional_call`). Where another thread is in here, this one waits.
     """
     with ExitStack() as stack:
+        stack.enter_context(_taking_turns())
         stack.enter_context(_random_states_kept(model))
         stack.enter_context(_attributes_kept(model))
         stack.enter_context(_contents_kept(model))
-        stack.enter_context(_unwatched())
+        stack.enter_context(_unwatched(model, called))
         stack.enter_context(_full_float32())
         stack.enter_context(torch.autocast(device_of(model).type, enabled=False))
         stack.enter_context(_eager())
@@ -57,6 +64,16 @@ def undisturbed(model: nn.Module, called: nn.Module | None = None) -> Iterator[N
 def device_of(model: nn.Module) -> torch.device:
     """Where the model's first parameter lies."""
     return next((p.device for p in model.parameters()), torch.device("cpu"))
+
+
+@contextmanager
+def _taking_turns() -> Iterator[None]:
+    if not _alone.acquire(timeout=PATIENCE):
+        raise TimeoutError(f"another thread's model has run for {PATIENCE:.0f} s")
+    try:
+        yield
+    finally:
+        _alone.release()
 
 
 @contextmanager
@@ -106,14 +123,9 @@ def _random_states_kept(model: nn.Module) -> Iterator[None]:
         np.random.set_state(numpy)
 
 
-@contextmanager
-def _unwatched() -> Iterator[None]:
+def _unwatched(model: nn.Module, called: nn.Module | None) -> AbstractContextManager[None]:
     """What runs here is no training: to a hook it would look like one of a model that is trained in eval mode."""
-    before, Hook.silent = Hook.silent, True
-    try:
-        yield
-    finally:
-        Hook.silent = before
+    return silence([*model.modules(), *model.parameters(), *(called.modules() if called else ())])
 
 
 @contextmanager
