@@ -50,6 +50,7 @@ class Wiring:
         "norm_input_var",
         "norm_gain",
         "total_grad_norm",
+        "skipped_steps",
         "grad_norm",
         "intended_update_norm",
         "adam_update_rms",

@@ -84,8 +84,8 @@ class Kept:
         if len(self._norms) == thresholds.KEPT_READINGS:
             return
         norm = snapshot.scalar("total_grad_norm")
-        if not 0 < norm < np.inf:
-            return
+        if not 0 < norm < np.inf or snapshot.scalar("skipped_steps") > 0:
+            return  # without a step of the optimizer, as after a micro-batch, it is meant to grow
         self._first = self._first or snapshot
         self._norms.append(norm)
         if len(self._norms) == thresholds.KEPT_READINGS and snapshot.step - self._first.step <= thresholds.KEPT_STEPS:

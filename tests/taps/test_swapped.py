@@ -106,7 +106,8 @@ def trained(share: Callable[[list[Block]], list[Block]], watched: bool) -> list[
             monitor.step(loss, targets=batch[:, 1:])
     if monitor:
         monitor.close()
-        assert monitor.latest and monitor.latest.scalar("total_output_change_ratio") > 0
+        assert monitor.latest
+        assert monitor.latest.scalar("total_output_change_ratio") > 0
     assert held(model) == before
     return [*model.parameters(), *model.buffers()]
 
