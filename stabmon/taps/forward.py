@@ -95,8 +95,10 @@ class Forward:
         return call if self.whole else None
 
     def prefer_latest(self) -> None:
-        """`take_first` is to give the latest call instead, since what came beside the calls is of that one."""
-        self._first = self._first and self.last
+        """`take_first` is to give the latest call instead, since targets that came beside them are of that one; not
+        where the first brought its own."""
+        if self._first is not None and self._first.named("labels") is None:
+            self._first = self.last
 
     def new_step(self) -> None:
         """Forget the finished step's losses."""
