@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stabmon.taps.notices import Notice, Notices
+from stabmon.taps.notices import NO_BASELINES, Notice, Notices
 from stabmon.taps.ranks.sharding import local
 from stabmon.taps.targets import MAX_TARGETS, Host
 
@@ -16,7 +16,6 @@ _NEARLY = 0.01
 """What shares of classes may add up to beside 1: of rounded halves."""
 _MANY = 100
 """Values from which on an output called logits is one of classes, whatever the targets are."""
-_LOST = "so no baseline losses are told, and a stall is warned of but never called critical"
 
 
 class Given:
@@ -91,9 +90,9 @@ class Given:
     def _say(self, fault: str, call: str) -> None:
         self._notices.say(
             Notice(
-                f"{fault}, {_LOST}. Give step class ids as whole numbers: {call}",
+                f"{fault}, {NO_BASELINES}. Give step class ids as whole numbers: {call}",
                 what="baseline losses",
-                why=f"{fault.capitalize()}, {_LOST}.",
+                why=f"{fault.capitalize()}, {NO_BASELINES}.",
                 todo=f"Give step class ids as whole numbers: {call}.",
             )
         )

@@ -19,6 +19,8 @@ class Notice:
     todo: str = ""
 
 
+NO_BASELINES = "so no baseline losses are told, and a stall is warned of but never called critical"
+"""What a user loses by it."""
 LATE = Notice(
     message="the model was compiled and called before this Monitor was made, so its graphs do not know of it. Steps "
     "in which layers are read run without torch.compile: slower, and rounded as an eager step is; its first step is "

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from statistics import median
 
-from stabmon.taps.notices import Notice, Notices
+from stabmon.taps.notices import NO_BASELINES, Notice, Notices
 
 READINGS = 5
 """Fewer than are needed to tell pretrained weights, since it bears on that."""
@@ -19,7 +19,6 @@ _NEAR = 0.03
 """Of fresh weights the median is off by at most 1.6 %, also with micro-batches of 64 tokens."""
 _SPREAD = 0.02
 """Median distance from the median; there it is at most 0.8 %. Of an unrelated loss it is more, as soon as it moves."""
-_LOST = "so no baseline losses are told, and a stall is warned of but never called critical"
 
 
 class LossScale:
@@ -76,8 +75,8 @@ def _whole(ratio: float) -> int | None:
 
 def _notice(what: str, give: str) -> Notice:
     return Notice(
-        f"the loss {what}, {_LOST}. Give step {give}",
+        f"the loss {what}, {NO_BASELINES}. Give step {give}",
         what="baseline losses",
-        why=f"The loss {what}, {_LOST}.",
+        why=f"The loss {what}, {NO_BASELINES}.",
         todo=f"Give step {give}.",
     )
