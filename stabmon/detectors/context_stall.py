@@ -27,7 +27,8 @@ class ContextStall:
     the most steps it can take, when it resolves. Of one that is shallow or slow it tells (info): most end by
     themselves. Silent where there is nothing to learn; warns at most where that is unknown. Whatever the share: warns
     of a run that has been back at the unigram loss for 20 steps, and is critical after 60; and of one that is still
-    there 150 steps after its share came back, critical after 300: 10 and 20 if its lowest block gets no gradient.
+    there 150 steps after its share came back, critical after 300: 10 and 20 if its lowest block gets no gradient; and
+    soon where, in Post-LN, the last norm's input is eighteen times the stream's.
     Critical too, whatever the share does, where in Post-LN the last block's output is soon ten times the stream's.
 
     Score: ln s / ln 1e-4, so 1 at s = 1e-4 and 2 at 1e-8.

@@ -21,7 +21,7 @@ class ByLoss:
     """Told by the loss against the unigram loss alone."""
 
     def __init__(self) -> None:
-        self._relapse, self._idle, self._starved = Spell(), Spell(), Spell()
+        self._relapse, self._idle, self._starved, self._full = Spell(), Spell(), Spell(), Spell()
         self._learnt_until = self._starved_readings = 0
         self._swamped = False
         self._step = 0
@@ -34,6 +34,7 @@ class ByLoss:
         self._relapse.see(task.unlearnt, step)
         self._idle.see(came_back and task.idle, step)
         self._starved.see(self._idle.since is not None and depth.starved > 0, step)
+        self._full.see(self._idle.since is not None and depth.stream.full.since is not None, step)
         if self._relapse.since == step:
             self._learnt_until = task.learnt_until
 
@@ -52,7 +53,8 @@ class ByLoss:
         swamped = self._swamped and self._idle.since is not None
         if swamped or self._idles(thresholds.IDLE_LONG, thresholds.STARVED_LONG):
             return "idle", "critical"
-        return ("idle", "warning") if self._idles(thresholds.IDLE_STEPS, thresholds.STARVED_STEPS) else None
+        full = self._full.lasts(thresholds.FULL_STEPS, self._step)
+        return ("idle", "warning") if full or self._idles(thresholds.IDLE_STEPS, thresholds.STARVED_STEPS) else None
 
     def _idles(self, steps: int, starved: int) -> bool:
         """Whether for so many steps, or for fewer if its lower layers have no gradient by which to end it."""
@@ -103,7 +105,7 @@ class ByLoss:
         )
 
     def _why(self, depth: Depth) -> str:
-        if self._swamped:
+        if self._swamped or self._full.since is not None:
             return f"of the stream 1/{depth.stream.length:.0f} is left in what the last norm reads"
         return f"the loss has not followed in {self._step - (self._idle.since or 0)} steps"
 

@@ -103,4 +103,4 @@ class Task:
     @property
     def idle(self) -> bool:
         """Whether it is at the unigram loss, or over it, where there is more to learn."""
-        return self.excess > -thresholds.KEPT and self.worth > thresholds.LEARNABLE and not self.quiet
+        return self.excess > -thresholds.LEFT and self.worth > thresholds.LEARNABLE and not self.quiet

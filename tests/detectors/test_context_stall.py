@@ -424,6 +424,15 @@ def test_a_rise_over_the_unigram_loss_that_is_over_within_20_steps_is_no_relapse
     assert said(a_run(healthy, loss=relapsed(back_until=250))) == [(225, "warning"), (264, "cleared")]
 
 
+def test_a_run_that_had_been_a_fifth_of_a_nat_under_the_unigram_loss_and_is_back_has_lost_that() -> None:
+    """As plateaus that end never are once they are so far under it; the median of nine turns at step 205."""
+    after = np.arange(1, 401) > 200
+    share = along({1: 0.5, 400: 0.2})
+    assert said(a_run(share, loss=np.where(after, 3.05, 2.88))) == [(225, "warning"), (265, "critical")]
+    assert said(a_run(share, loss=np.where(after, 3.05, 2.92))) == []  # .18 under it
+    assert said(a_run(share, loss=np.where(after, 2.98, 2.88))) == []  # still .12 under it
+
+
 def test_no_relapse_where_there_is_nothing_left_to_learn_or_targets_have_ceased_to_follow() -> None:
     healthy = along({1: 0.5, 400: 0.2})
     shuffled = np.where(np.arange(1, 401) <= 200, 2.4, NAN)
@@ -516,6 +525,26 @@ def test_a_stream_that_fills_slowly_or_is_not_summed_before_the_norm_leaves_the_
     slowly = along({1: 1.3, 30: 5.3, 60: 7.8, 80: 8.9, 100: 10, 120: 11.5, 400: 40})
     for run in (swamped(TURNS, slowly), swamped(TURNS, FILLS, "pre"), swamped(TURNS, FILLS + 2.7)):
         assert said(run) == said(a_run(TURNS))
+
+
+# Real text at lr 2e-3: the share is back over 1e-3 at step 45, at .1 to the end.
+HOVERS = along({1: 0.44, 4: 1.4e-3, 10: 9e-5, 20: 1.8e-5, 29: 1.8e-4, 45: 1.1e-3, 60: 0.1, 400: 0.1})
+
+
+def test_a_stream_that_is_full_is_told_where_the_share_is_back_and_the_loss_hovers_over_its_line() -> None:
+    """.12 under the unigram loss, as the last norm's input grows to 18 at step 180 and 25 at 250: neither is over
+    for long enough, or far enough, for anything else within 150 steps of the share's return."""
+    length = along({1: 1.4, 100: 10, 180: 18, 250: 25, 400: 25})
+    share = np.where(np.arange(1, 401) < 100, np.minimum(HOVERS, 9e-4), HOVERS)  # back at step 100
+    hovers = a_run(share, loss=2.98)
+    assert said(hovers) == [(250, "warning"), (400, "critical")]
+    told_of = alerts_of(ContextStall(), swamped(share, length, loss=2.98))
+    assert told(told_of) == [(190, "warning"), (400, "critical")]
+    assert told_of[0].action.startswith("has not left its plateau: tokens get different answers again since step 100")
+    assert "a plateau that ends: of the stream 1/19 is left in what the last norm reads" in told_of[0].ruled_out
+    assert said(swamped(share, length, loss=2.92)) == []  # .18 under the unigram loss
+    assert said(swamped(share, np.minimum(length, 17.9), loss=2.98)) == said(hovers)
+    assert said(swamped(share, length, "pre", loss=2.98)) == said(hovers)
 
 
 def test_a_swamped_stream_is_critical_where_the_share_has_come_back_and_over_once_the_loss_follows() -> None:
