@@ -48,11 +48,11 @@ class ByLoss:
     def _found(self) -> tuple[Kind, Severity] | None:
         if self._relapse.lasts(thresholds.RELAPSE_LONG, self._step):
             return "relapse", "critical"
-        if self._relapse.lasts(thresholds.RELAPSE_STEPS, self._step):
-            return "relapse", "warning"
         swamped = self._swamped and self._idle.since is not None
         if swamped or self._idles(thresholds.IDLE_LONG, thresholds.STARVED_LONG):
             return "idle", "critical"
+        if self._relapse.lasts(thresholds.RELAPSE_STEPS, self._step):
+            return "relapse", "warning"
         full = self._full.lasts(thresholds.FULL_STEPS, self._step)
         return ("idle", "warning") if full or self._idles(thresholds.IDLE_STEPS, thresholds.STARVED_STEPS) else None
 

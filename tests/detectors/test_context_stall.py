@@ -547,6 +547,17 @@ def test_a_stream_that_is_full_is_told_where_the_share_is_back_and_the_loss_hove
     assert said(swamped(share, length, "pre", loss=2.98)) == said(hovers)
 
 
+def test_what_is_critical_by_one_rule_is_so_though_another_warns() -> None:
+    """.23 under the unigram loss until step 200; from 200 on the lowest block has no gradient. By the relapse alone
+    it would be critical at step 265."""
+    grads = np.full((400, 8), NAN)
+    grads[9::10] = 1.0
+    grads[199::10, 0] = 1e-6  # squares
+    loss = np.where(np.arange(1, 401) > 200, 3.05, 2.87)
+    assert said(a_run(HOVERS, loss=loss)) == [(225, "warning"), (265, "critical")]
+    assert said(a_run(HOVERS, loss=loss, grad_sq=grads)) == [(215, "warning"), (225, "critical")]
+
+
 def test_a_swamped_stream_is_critical_where_the_share_has_come_back_and_over_once_the_loss_follows() -> None:
     """Real text at lr 4e-3."""
     share = along({1: 0.44, 4: 1.4e-3, 10: 4e-5, 20: 1.8e-5, 29: 1.8e-4, 37: 1e-3, 60: 0.15, 400: 0.01})
