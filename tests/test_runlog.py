@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -131,6 +132,31 @@ def test_a_killed_process_leaves_what_was_committed(tmp_path: Path) -> None:
     assert recorded.state == "running"
     assert [s.scalar("loss") for s, _ in recorded.feeds()] == [2.5, 3.5]
     assert recorded.alerts == [alert(2)]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_killed_runs_log_is_read_where_nothing_can_be_written_or_it_is_said_what_to_do(tmp_path: Path) -> None:
+    """As in an archive, or a colleague's folder, without the side file of which nobody speaks."""
+    writer = RunLogWriter(tmp_path / "r.stabmon", RUN)
+    writer.emit(snapshot(1, 2.5), [alert(1)], [])
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    for side in ("", "-wal"):
+        shutil.copy(tmp_path / f"r.stabmon{side}", archive)
+    shutil.copy(tmp_path / "r.stabmon", archive / "alone.stabmon")
+    archive.chmod(0o500)
+    try:
+        assert read(archive / "alone.stabmon").run == RUN
+        with pytest.raises(ValueError, match=r"Copy it and r\.stabmon-wal to a folder in which you may write"):
+            read(archive / "r.stabmon")
+    finally:
+        archive.chmod(0o700)
+
+
+def test_a_name_that_is_no_utf8_is_read(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"r\xff.stabmon")
+    RunLogWriter(path, RUN).close("finished")
+    assert read(path).run == RUN
 
 
 def test_a_finished_log_is_one_plain_file(tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields
+from itertools import chain
 from math import isfinite
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -49,14 +52,28 @@ def path_of(folder: Path, run: str) -> Path:
 
 def newest(folder: Path) -> Path | None:
     """The run log that was written to last in that folder."""
-    return max(folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime, default=None)
+    return max(_written(folder.glob(f"*{SUFFIX}")), default=(0.0, None))[1]
 
 
 def in_folder(folder: Path) -> dict[str, Path]:
     """The run logs in a folder, in its subfolders and in their `stabmon` folders, newest first, by name within it."""
-    found = {path: path.stat().st_mtime for sub in ("", "*/", "*/stabmon/") for path in folder.glob(f"{sub}*{SUFFIX}")}
-    newest_first = sorted(found, key=lambda path: -found[path])
-    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in newest_first}
+    found = chain.from_iterable(folder.glob(f"{sub}*{SUFFIX}") for sub in ("", "*/", "*/stabmon/"))
+    newest_first = sorted(_written(found), key=lambda each: -each[0])
+    return {as_text(path.relative_to(folder).with_suffix("").as_posix()): path for _, path in newest_first}
+
+
+def _written(paths: Iterable[Path]) -> Iterator[tuple[float, Path]]:
+    """When each was written to last; not of folders, links to nothing, and what is deleted at this moment."""
+    for path in paths:
+        with suppress(OSError):
+            there = path.stat()
+            if S_ISREG(there.st_mode):
+                yield there.st_mtime, path
+
+
+def as_text(name: str) -> str:
+    """A file's name that is no UTF-8, which systems allow and JSON does not, with its odd bytes as `\\xff`."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def alert_summary(alert: Alert) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -115,10 +116,8 @@ def reading(path: Path, patience: float = 5.0) -> Iterator[sqlite3.Connection]:
 
     `patience`: seconds until somebody who holds the file is given up.
     """
-    address = f"file:{quote(str(path))}?mode=ro"
     try:
-        with closing(sqlite3.connect(address, patience, uri=True, isolation_level=None)) as db:
-            db.execute("BEGIN")
+        with closing(_opened(path, patience)) as db:
             if db.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
                 raise ValueError(f"{path} is not a stabmon run log")
             (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -128,11 +127,43 @@ def reading(path: Path, patience: float = 5.0) -> Iterator[sqlite3.Connection]:
                 )
             yield db
     except sqlite3.DatabaseError as error:
-        raise ValueError(
-            f"{path} is not a readable stabmon run log: {error}. Of a run that still trains, copy its -wal file as well"
-        ) from error
+        raise ValueError(f"{path} is not a readable stabmon run log: {error}. {_advice(path)}") from error
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, ValueError) and path.name in str(error):
             raise
         # What only looks like a run log is one row of a list that says so, and no end of the list.
         raise ValueError(f"{path} is damaged and cannot be read ({type(error).__name__}: {error})") from error
+
+
+def _opened(path: Path, patience: float) -> sqlite3.Connection:
+    """Of a run that was killed, and lies without its side files where we cannot write, SQLite is told that nobody
+    writes: it could not make them to find that out."""
+    try:
+        return _begun(path, patience, "mode=ro")
+    except sqlite3.OperationalError as error:
+        cannot_make = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+        if not cannot_make or _wal(path).exists() or os.access(path.parent, os.W_OK):
+            raise
+        return _begun(path, patience, "immutable=1")
+
+
+def _begun(path: Path, patience: float, how: str) -> sqlite3.Connection:
+    """In a transaction, and with the file looked at."""
+    db = sqlite3.connect(f"file:{quote(os.fsencode(path))}?{how}", patience, uri=True, isolation_level=None)
+    try:
+        db.execute("BEGIN")
+        db.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _advice(path: Path) -> str:
+    if _wal(path).exists() and not os.access(path.parent, os.W_OK):
+        return f"Copy it and {_wal(path).name} to a folder in which you may write"
+    return "Of a run that still trains, copy its -wal file as well"

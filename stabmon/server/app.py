@@ -8,8 +8,9 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stabmon.server import api, assets, export, marking
@@ -62,6 +63,7 @@ def create_app(
     async def _page(request: Request) -> Response:
         return access.welcome(request, assets.page(request)) if access.granted(request) else refusal()
 
+    app.add_exception_handler(RequestValidationError, _refused)
     app.include_router(scraping(metrics), dependencies=[Depends(scraper)])
     app.include_router(assets.router)
     for router in (api.router, export.router, marking.router):
@@ -87,6 +89,13 @@ class _Guard:
         if scope["type"] == "http" and not _is_allowed(Headers(scope=scope).get("host", ""), self._hosts):
             app = PlainTextResponse("this host name is not served; use the IP address\n", status_code=400)
         await app(scope, receive, send_guarded)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """What is wrong with the parameters, in a sentence, as with all that is refused."""
+    assert isinstance(error, RequestValidationError)
+    detail = "; ".join(f"{each['loc'][-1]}: {each['msg'].lower()}" for each in error.errors())
+    return JSONResponse({"detail": detail}, status_code=422)
 
 
 def _own_names() -> set[str]:

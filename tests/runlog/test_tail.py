@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from stabmon.records import Event
-from stabmon.runlog import in_folder, read
+from stabmon.runlog import in_folder, newest, read
 from stabmon.runlog import tail as tail_module
 from stabmon.runlog.tail import Tail
 from tests.server.recorded import STARTED, Writing, alert, snapshot
@@ -138,3 +138,14 @@ def test_a_folders_run_logs_are_found_in_it_and_where_trainers_put_them_newest_f
 
         os.utime(path, (1000 - age, 1000 - age))
     assert list(in_folder(tmp_path)) == ["a", "sub/b", "sub/stabmon/c"]
+
+
+def test_what_is_no_file_is_left_out_of_a_folder_and_odd_bytes_of_a_name_are_told(tmp_path: Path) -> None:
+    (tmp_path / "folder.stabmon").mkdir()
+    (tmp_path / "link.stabmon").symlink_to(tmp_path / "nothing")
+    assert newest(tmp_path) is None
+    assert in_folder(tmp_path) == {}
+    odd = tmp_path / os.fsdecode(b"r\xff.stabmon")
+    odd.touch()
+    assert newest(tmp_path) == odd
+    assert in_folder(tmp_path) == {r"r\xff": odd}

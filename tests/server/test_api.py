@@ -183,9 +183,20 @@ def test_an_unknown_statistic_is_refused_with_those_there_are(folder: Path, writ
     assert (status, detail.startswith("there is no statistic 'loss' here; there are: norm_input_msq")) == (404, True)
 
 
-@pytest.mark.parametrize("parameters", [{"points": 1}, {"points": 4001}, {"points": "x"}, {"from": -1}])
-def test_parameters_out_of_bounds_are_refused(folder: Path, writing: Writing, parameters: dict[str, Any]) -> None:
-    assert Api(folder).refused("series", **{"statistic": "loss", **parameters})[0] == 422
+@pytest.mark.parametrize(
+    ("parameters", "why"),
+    [
+        ({"points": 1}, "points: input should be greater than or equal to 2"),
+        ({"points": 4001}, "points: input should be less than or equal to 4000"),
+        ({"points": "x"}, "points: input should be a valid integer"),
+        ({"from": -1}, "from: input should be greater than or equal to 0"),
+    ],
+)
+def test_parameters_out_of_bounds_are_refused_in_a_sentence(
+    folder: Path, writing: Writing, parameters: dict[str, Any], why: str
+) -> None:
+    status, detail = Api(folder).refused("series", **{"statistic": "loss", **parameters})
+    assert (status, detail[: len(why)]) == (422, why)
 
 
 def test_the_stream_tells_at_once_up_to_which_step_there_are_rows(folder: Path, writing: Writing) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import csv
 import io
 import json
+import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -99,6 +100,14 @@ def test_a_run_log_that_is_deleted_while_it_is_served_is_a_404_and_back_when_it_
     assert page.get("runs")["runs"] == []
     away.rename(writing.path)
     assert page.get("run", run="r1")["state"] == "finished"
+
+
+def test_a_file_name_that_is_no_utf8_costs_nobody_the_list(tmp_path: Path) -> None:
+    Writing(tmp_path / os.fsdecode(b"r\xff.stabmon")).step(1)
+    (tmp_path / os.fsdecode(b"s\xff.stabmon")).write_text("no run log")
+    rows = {row["id"]: row for row in Api(tmp_path).get("runs")["runs"]}
+    assert (rows[r"r\xff"]["step"], rows[r"s\xff"]["error"][:20]) == (1, r"s\xff.stabmon is not")
+    assert Api(tmp_path).get("run", run=r"r\xff")["step"] == 1
 
 
 @pytest.mark.parametrize(
