@@ -14,18 +14,19 @@ READABLE = (
     "llm.c, Megatron, torchtitan, OLMo and the like, CSV, JSON lines and *.stabmon"
 )
 _KNOWN = (
-    (b"PK\x03\x04", "a zip archive (or a PyTorch checkpoint)"),
-    (b"\x28\xb5\x2f\xfd", "packed with zstd"),
-    (b"\xfd7zXZ\0", "packed with xz"),
-    (b"BZh", "packed with bzip2"),
-    (b"\x1f\x8b", "packed twice with gz"),
-    (b"SQLite format 3\0", "a database; a run log is read from a file, unpacked"),
-    (b"\x89PNG", "a picture"),
-    (b"\xff\xd8\xff", "a picture"),
-    (b"%PDF", "a PDF"),
-    (b"PAR1", "a Parquet table; save it as CSV"),
-    (b"\x89HDF", "an HDF5 file"),
-    (b"\x80\x02", "a Python pickle"),
+    (0, b"PK\x03\x04", "a zip archive (or a PyTorch checkpoint)"),
+    (0, b"\x28\xb5\x2f\xfd", "packed with zstd"),
+    (0, b"\xfd7zXZ\0", "packed with xz"),
+    (0, b"BZh", "packed with bzip2"),
+    (0, b"\x1f\x8b", "packed twice with gz"),
+    (0, b"SQLite format 3\0", "a database; a run log is read from a file, unpacked"),
+    (0, b"\x89PNG", "a picture"),
+    (0, b"\xff\xd8\xff", "a picture"),
+    (0, b"%PDF", "a PDF"),
+    (0, b"PAR1", "a Parquet table; save it as CSV"),
+    (0, b"\x89HDF", "an HDF5 file"),
+    (0, b"\x80\x02", "a Python pickle"),
+    (257, b"ustar", "a tar archive; unpack it and give its folder"),
 )
 _FIRST = 1 << 16
 _ODD = tuple(map(chr, (*range(1, 7), *range(14, 27))))
@@ -71,11 +72,16 @@ def _fitting(head: Head, asked: Asked, sure: bool) -> Format | None:
 
 def is_binary(raw: bytes) -> bool:
     """By its mark, or by characters that no text has."""
-    sample = raw[:_FIRST]
-    if any(sample.startswith(mark) for mark, _ in _KNOWN):
+    if _kind(raw):
         return True
+    sample = raw[:_FIRST]
     text = sample.decode(encoding(raw), "replace")
     return sum(map(text.count, _ODD)) > 0.02 * len(text)
+
+
+def _kind(raw: bytes) -> str | None:
+    """By its mark."""
+    return next((kind for at, mark, kind in _KNOWN if raw.startswith(mark, at)), None)
 
 
 def _unknown(source: Source, asked: Asked) -> str:
@@ -84,7 +90,7 @@ def _unknown(source: Source, asked: Asked) -> str:
         return f"{source.name} is empty"
     if not raw.strip(b"\0 \r\n\t"):
         return f"{source.name} holds only zero bytes, as a file does whose disk or machine failed; give a copy of it"
-    kind = next((kind for mark, kind in _KNOWN if raw.startswith(mark)), None)
+    kind = _kind(raw)
     if kind or is_binary(raw):
         return f"{source.name} is {kind or 'binary'}, no log that stabmon reads; give one of {READABLE}"
     head = Head(raw, whole=True)

@@ -117,7 +117,10 @@ def read_rows(
         if cells and cells[0].strip() == columns[0] and _names(cells, delimiter) == columns:
             continue
         try:
-            row = dict(zip(columns, cells if len(cells) == width else _fitted(cells, columns), strict=True))
+            if len(cells) != width and len(cells := _fitted(cells, columns)) != width:
+                there = f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
+                raise ValueError(f"it has {there}, the table {width} columns")
+            row = dict(zip(columns, cells, strict=True))
             found = [made for read in readers if (made := read(row)) is not None]
         except ValueError as error:
             spoiled, first = spoiled + 1, first or f"line {number}: {error}"

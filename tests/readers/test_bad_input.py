@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import tarfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -31,12 +32,24 @@ def archive() -> bytes:
     return packed.getvalue()
 
 
+def tape() -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as file:
+        log = b"step,loss\n" + b"".join(b"%d,2.5\n" % step for step in range(5000))
+        about = tarfile.TarInfo("log.csv")
+        about.size = len(log)
+        file.addfile(about, io.BytesIO(log))
+    return packed.getvalue()
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (b"", "is empty"),
         (b" \n\n", "is empty"),
         (archive(), "is a zip archive"),
+        (tape(), "is a tar archive; unpack it"),
+        (gzip.compress(tape()), "is a tar archive; unpack it"),
         (b"\x28\xb5\x2f\xfd" + bytes(50), "is packed with zstd"),
         (b"SQLite format 3\0" + bytes(84), "is a database"),
         (bytes(range(256)) * 20, "is binary"),

@@ -76,6 +76,13 @@ def test_a_refusal_says_what_is_wrong_with_the_table(text: str, said: str) -> No
         read(text)
 
 
+def test_a_row_with_too_few_or_too_many_cells_is_told_in_numbers() -> None:
+    found = read(table("step,loss", "{i},{loss}") + "98\n99,2.5,7\n")
+    assert found.losses == READ
+    left_out = f"2 rows were left out because they could not be read; the first is line {len(READ) + 2}"
+    assert f"{left_out}: it has 1 cell, the table 2 columns." in found.notes
+
+
 @pytest.mark.parametrize(("option", "said"), [("step", "leave --step out"), ("run", "leave the run's name out")])
 def test_what_a_log_has_not_is_refused_and_not_passed_over(option: str, said: str) -> None:
     lines = "".join(f"step {i}: loss {loss}\n" for i, loss in READ)
