@@ -100,6 +100,8 @@ class News:
     """Likewise."""
     restarted: bool
     """Forget what earlier polls told: the run was resumed from an earlier step, or another one has taken its file."""
+    resumed_at: int
+    """The first row of the process that wrote last, where the run was resumed; else 0."""
 
 
 class Tail:
@@ -186,6 +188,7 @@ class Tail:
             marks_in(db),
             told_in(db),
             restarted,
+            db.execute("SELECT COALESCE(MAX(first_row), 0) FROM branches").fetchone()[0],
         )
 
     def _events(self, db: sqlite3.Connection, last: int) -> list[tuple[int, Event]]:

@@ -80,10 +80,13 @@ class Prometheus:
             self._waiting.append(Snapshot(snapshot.step, snapshot.time, snapshot.values.copy(), snapshot.layout))
             self._note(alerts, events)
 
-    def catch_up(self, chunk: Chunk, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
-        """As if each row had been emitted."""
+    def catch_up(self, chunk: Chunk, counted: bool) -> None:
+        """The values of rows, as if each had been emitted; without `counted`, by the process before a resume."""
         with self._folding:
-            self._readings.add(chunk)
+            self._readings.add(chunk, counted)
+
+    def note(self, alerts: Sequence[Alert], events: Sequence[Event]) -> None:
+        """What was raised and what happened in such rows."""
         with self._lock:
             self._note(alerts, events)
 

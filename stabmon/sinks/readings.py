@@ -52,8 +52,8 @@ class Readings:
         peaks = self._peaks.now() if self._peaks else np.empty(0, dtype=np.float32)
         return View(self._totals, self._latest, peaks)
 
-    def add(self, chunk: Chunk) -> None:
-        """A changed layout forgets the old one's values, but no total."""
+    def add(self, chunk: Chunk, counted: bool = True) -> None:
+        """A changed layout forgets the old one's values, but no total. What is not counted is in no total."""
         latest, before = chunk.last(), self._latest
         if before is not None and before.layout == chunk.layout:
             values = np.where(np.isnan(latest.values), before.values, latest.values)
@@ -62,7 +62,8 @@ class Readings:
             self._peaks = Peaks(chunk.layout)
         assert self._peaks is not None
         self._peaks.add(chunk)
-        self._totals = _added(self._totals, chunk)
+        if counted:
+            self._totals = _added(self._totals, chunk)
         self._latest = latest
 
 

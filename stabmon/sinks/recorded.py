@@ -88,8 +88,12 @@ class _Run:
             self.name = news.run.name
             self._sink = Prometheus(news.run, self._detectors)
         for chunk in news.chunks:
-            rows = range(int(chunk.rows[0]), int(chunk.rows[-1]) + 1)
-            alerts = [alert for row, alert in news.alerts if row in rows]
-            events = [event for row, event in news.events if row in rows]
-            self._sink.catch_up(chunk, alerts, events)
+            for part in (chunk.only(chunk.rows < news.resumed_at), chunk.only(chunk.rows >= news.resumed_at)):
+                if len(part.rows):
+                    self._sink.catch_up(part, counted=int(part.rows[0]) >= news.resumed_at)
+        self._sink.recall([alert for row, alert in news.alerts if row < news.resumed_at])
+        self._sink.note(
+            [alert for row, alert in news.alerts if row >= news.resumed_at],
+            [event for row, event in news.events if row >= news.resumed_at],
+        )
         self._sink.close(news.state)

@@ -94,15 +94,26 @@ def test_a_run_is_served_only_once_it_is_read_to_its_end(tmp_path: Path, monkeyp
     assert [value(text, "stabmon_steps_total") for text in texts] == [None, None, 25]
 
 
-def test_a_resumed_run_is_counted_along_its_main_line(tmp_path: Path) -> None:
+def test_counters_start_anew_with_a_resume_as_in_the_process_itself(tmp_path: Path) -> None:
+    """Of one that falls to what is left, Prometheus takes all of that for new: alerts that nobody raised."""
     writing, metrics = Writing(tmp_path / "r1.stabmon"), of(tmp_path)
-    writing.step(10, alerts=[alert(10)])
+    writing.step(6, alerts=[alert(5, "warning"), alert(6, "critical")])
+    writing.step(4, alerts=[alert(10, "warning")])
     writing.close("failed")
     assert value(metrics.render(), "stabmon_steps_total") == 10
-    Writing(writing.path, resume_at=6).step(1)
+    resumed = Writing(writing.path, resume_at=6)
+    counted = ("stabmon_steps_total", "stabmon_monitor_seconds_total", "stabmon_step_duration_seconds_count")
     text = metrics.render()
-    assert (value(text, "stabmon_steps_total"), value(text, "stabmon_step")) == (7, 7)
-    assert value(text, "stabmon_alerts_total", detector="context_stall", severity="critical") == 0
+    assert [value(text, name) for name in (*counted, "stabmon_step", "stabmon_loss")] == [0, 0, 0, 6, 2]
+    resumed.step(1)
+    text = metrics.render()
+    assert [value(text, name) for name in (*counted, "stabmon_step")] == [1, pytest.approx(0.01), 1, 7]
+    of_warnings = {"detector": "context_stall", "severity": "warning"}
+    assert value(text, "stabmon_alerts_total", **of_warnings) == 0
+    assert value(text, "stabmon_alert_active", detector="context_stall", severity="critical") == 1  # of before step 6
+    resumed.step(1, alerts=[alert(8, "warning")])
+    assert value(metrics.render(), "stabmon_alerts_total", **of_warnings) == 1
+    assert samples(of(tmp_path).render()).keys() == samples(metrics.render()).keys()
 
 
 def test_what_is_no_run_log_costs_the_others_nothing(tmp_path: Path) -> None:
