@@ -148,6 +148,13 @@ def test_serve_refuses_in_one_line_what_it_cannot_serve(tmp_path: Path, argument
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", [["serve", "."], ["demo"]])
+@pytest.mark.parametrize("port", ["65536", "-1"])
+def test_a_number_that_is_no_port_is_a_wrong_argument(command: list[str], port: str) -> None:
+    done = CliRunner().invoke(app, [*command, "--port", port])
+    assert (done.exit_code, "Invalid value for '--port'" in done.stderr) == (2, True)
+
+
 def test_serve_refuses_a_malformed_webhook_before_it_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STABMON_SLACK", "nonsense")
     done = CliRunner().invoke(app, ["serve", str(tmp_path), "--wait"])

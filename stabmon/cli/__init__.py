@@ -15,6 +15,7 @@ from stabmon.cli.benches import bench
 from stabmon.cli.compare import compare
 from stabmon.cli.dashboards import grafana
 from stabmon.cli.edge import AsJson, Judging, for_users, torch_needed
+from stabmon.cli.options import Port
 from stabmon.cli.replay import replay
 from stabmon.cli.report import report
 from stabmon.cli.runbooks import runbook
@@ -63,7 +64,7 @@ def demo(
     device: Annotated[str, typer.Option(help="Where to train: cpu, cuda, mps.")] = "cpu",
     hold: Annotated[bool, typer.Option("--hold", help="Keep serving after the training, until Ctrl-C.")] = False,
     as_json: AsJson = False,
-    port: Annotated[int | None, typer.Option(help="Of page and /metrics; by default 7466, or any free one.")] = None,
+    port: Port = None,
     folder: Annotated[Path | None, typer.Option(help="Of the run log; by default ./stabmon-runs.")] = None,
 ) -> None:
     """Train a small transformer on real text into a stall, and show the alert as it comes."""
@@ -77,7 +78,7 @@ def demo(
 def serve(
     folder: Annotated[Path, typer.Argument(help="Where run logs (*.stabmon) are, or will be with --wait.")],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int | None, typer.Option(help="By default 7466, or any free one.")] = None,
+    port: Port = None,
     token: Annotated[
         str | None, typer.Option(envvar="STABMON_TOKEN", help="Page and API ask for it; by default a new one.")
     ] = None,

@@ -22,3 +22,6 @@ Runs = Annotated[
     typer.Option("--run", metavar="NAME", help="Of a file that holds several: those alone, the first one first."),
 ]
 Html = Annotated[Path | None, typer.Option("--html", help="Also write a page, as `stabmon report` does.")]
+Port = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="Of page and /metrics; by default 7466, or any free one.")
+]

@@ -61,7 +61,10 @@ def _judged(run: Standing, now: float) -> tuple[Level, str, str]:
         level = "critical" if run.state == "failed" else worst or "ended"
         return level, title, f"{rest.lstrip()}{_over(run)}"
     if is_silent(run, now):
-        why = "The training hangs, does something else (an evaluation, a checkpoint), or has died without a word."
+        why = (
+            "The training hangs, does something else (an evaluation, a checkpoint), has died without a word, or cannot "
+            "write its run log any more (a full disk)."
+        )
         level = worst if worst in ("warning", "critical") else "silent"
         title = f"No data for {duration(run.age(now) or 0)}"
         if level != "silent":

@@ -74,6 +74,8 @@ class Delivery:
         self._held: list[tuple[float, _Parcel]] = []
         self._thread: threading.Thread | None = None
         self._busy = self._hurry = self._closing = self._over = False
+        self._kept = True
+        """Whether every alert could be kept on disk."""
         self._complaints: set[str] = set()
         if self._spool and (found := _parcels(self._spool.leftovers())):
             self._queue += found
@@ -126,12 +128,16 @@ class Delivery:
 
     @property
     def _hope(self) -> str:
-        return f"; the next run in the same folder sends them ({self._spool.folder})" if self._spool else ""
+        if self._spool is None:
+            return ""
+        which = "them" if self._kept else "those that are kept on disk"
+        return f"; the next run in the same folder sends {which} ({self._spool.folder})"
 
     def _keep(self, alert: Alert) -> tuple[Slip, ...]:
         try:
             return (self._spool.put(alert),) if self._spool else ()
         except Exception as error:  # a full disk must not keep an alert from being sent
+            self._kept = False
             self._complain(f"alerts are not kept on disk ({type(error).__name__}); if the process dies, some are lost")
             return ()
 

@@ -201,6 +201,14 @@ def test_without_a_disk_alerts_are_sent_all_the_same_and_it_is_said_once(
     ]
 
 
+def test_without_a_disk_nobody_is_promised_what_was_not_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("")
+    delivery = Delivery("x", Post(lambda attempt, _: NotNow("down")), tmp_path / "file")
+    delivery.take([at(1, "critical")])
+    delivery.close(patience=0.1)
+    assert "could not be sent before the end; the next run in the same folder sends those that are kept" in caplog.text
+
+
 def test_without_a_folder_nothing_is_kept() -> None:
     delivery = Delivery("x", post := Post(), None)
     delivery.take([at(1)])
