@@ -26,12 +26,17 @@ class Restraint:
         """Unix second at which to tell it, `alert.time` at the earliest, which is at once; None: never."""
         if alert.state == "cleared":
             told = self._told_at.pop(alert.detector, None)
-            return None if told is None else max(told, alert.time)
+            return None if told is None else _not_before(told, alert.time, DAY)
         if SEVERITIES.index(alert.severity) < self._least:
             return None
-        key = (alert.detector, alert.severity)
-        when = max(alert.time, self._quiet_until.get(key, alert.time))
+        key, quiet = (alert.detector, alert.severity), _QUIET[alert.severity]
+        when = _not_before(self._quiet_until.get(key, alert.time), alert.time, quiet)
         if when == alert.time:
-            self._quiet_until[key] = when + _QUIET[alert.severity]
+            self._quiet_until[key] = when + quiet
         self._told_at[alert.detector] = min(when, self._told_at.get(alert.detector, when))
         return when
+
+
+def _not_before(until: float, now: float, longest: float) -> float:
+    """Nothing waits for longer than that, unless the clock was set back: then it waits no more."""
+    return until if now < until <= now + longest else now

@@ -34,6 +34,17 @@ def test_a_flapping_critical_one_pages_once_in_ten_minutes() -> None:
     assert told(*pages) == [1000, 1010, 1600, 1601]
 
 
+def test_where_the_clock_was_set_back_nobody_waits_until_it_is_there_again() -> None:
+    hour = 3600.0
+    assert told(at(9 * hour, "critical"), at(hour, "critical"), at(hour + 1, "critical")) == [
+        9 * hour,
+        hour,
+        hour + 600,
+    ]
+    assert told(at(50 * hour), at(hour), at(hour + 1)) == [50 * hour, hour, hour + DAY]
+    assert told(at(50 * hour), at(hour, state="cleared")) == [50 * hour, hour]
+
+
 def test_the_end_is_told_at_once_to_who_was_told_of_the_beginning_and_only_once() -> None:
     assert told(at(1000), at(1300, state="cleared"), at(1301, state="cleared")) == [1000, 1300, None]
 
