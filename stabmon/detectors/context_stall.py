@@ -22,14 +22,14 @@ from stabmon.records import SEVERITIES, Finding, Snapshot
 
 
 class ContextStall:
-    """Warns of a collapse of the context share that goes deep soon or lasts (falling, or frozen), calls it critical
-    when it will not resolve at this learning rate or when a run that had learnt has lost it, and eases to info, with
-    the most steps it can take, when it resolves. Of one that is shallow or slow it tells (info): most end by
-    themselves. Silent where there is nothing to learn; warns at most where that is unknown. Whatever the share: warns
-    of a run that has been back at the unigram loss for 20 steps, and is critical after 60; and of one that is still
-    there 150 steps after its share came back, critical after 300: 10 and 20 if its lowest block gets no gradient; and
-    soon where, in Post-LN, the last norm's input is eighteen times the stream's.
-    Critical too, whatever the share does, where in Post-LN the last block's output is soon ten times the stream's.
+    """Warns of a collapse of the context share that goes deep soon (by the training's or the probe's) or lasts
+    (falling, or frozen), calls it critical when it will not resolve at this learning rate or when a run that had learnt
+    has lost it, and eases to info, with the most steps it can take, when it resolves. Of one that is shallow or slow it
+    tells (info): most end by themselves. Silent where there is nothing to learn; warns at most where that is unknown.
+    Whatever the share: warns of a run that has been back at the unigram loss for 20 steps, and is critical after 60;
+    and of one that is still there 150 steps after its share came back, critical after 300: 10 and 20 if its lowest
+    block gets no gradient. Warns there too where, in Post-LN, the last norm's input is fourteen times the stream's, or
+    eleven where it had begun to learn. Critical, whatever the share, where that is soon eleven.
 
     Score: ln s / ln 1e-4, so 1 at s = 1e-4 and 2 at 1e-8.
     """
@@ -156,7 +156,7 @@ class ContextStall:
         if self._since is None or np.isnan(slope):
             return
         self._slope = slope
-        if self._sank is None and share.below(thresholds.SUNK):
+        if self._sank is None and (share.below(thresholds.SUNK) or self._probe_sank(self._since)):
             self._sank = self._step
         self._see_spells(share, slope, self._sank_soon(self._since))
         self._verdict = self._decide(self._since)
@@ -206,6 +206,10 @@ class ContextStall:
 
     def _sank_soon(self, since: int) -> bool:
         return self._sank is not None and self._sank - since <= thresholds.SOON_STEPS
+
+    def _probe_sank(self, since: int) -> bool:
+        """Where batches differ the training's share is held up, and the probe's is not."""
+        return self._step - since <= thresholds.PROBE_SOON and self._probed.below(thresholds.PROBE_SUNK)
 
     def _see_swamped(self) -> None:
         """Once it is, a share that comes back changes nothing: only learning does, or another learning rate."""

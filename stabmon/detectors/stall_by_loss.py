@@ -34,7 +34,9 @@ class ByLoss:
         self._relapse.see(task.unlearnt, step)
         self._idle.see(came_back and task.idle, step)
         self._starved.see(self._idle.since is not None and depth.starved > 0, step)
-        self._full.see(self._idle.since is not None and depth.stream.full.since is not None, step)
+        stream = depth.stream
+        full = stream.full.since is not None or (task.slips and stream.swamped.since is not None)
+        self._full.see(self._idle.since is not None and full, step)
         if self._relapse.since == step:
             self._learnt_until = task.learnt_until
 

@@ -27,7 +27,7 @@ class Task:
         self._pretrained = False
         self._had_bigram = False
         self.learnt_until = 0
-        """The last step whose loss was well below the unigram loss."""
+        """The last step whose loss knew what had been learnt."""
         self.losses: dict[str, float] = {}
 
     def read(self, snapshot: Snapshot) -> None:
@@ -41,7 +41,7 @@ class Task:
         if isfinite(loss) and isfinite(unigram):
             self._excess.append(loss - unigram)
             self.excess = median(self._excess)
-            if loss - unigram < -thresholds.LEARNING:
+            if loss - unigram < -self._learnt:
                 self.learnt_until = snapshot.step
             if len(self._excess) == thresholds.SMOOTHED:
                 self.best = min(self.best, self.excess)
@@ -50,6 +50,11 @@ class Task:
             self._had_bigram |= isfinite(bigram)
         if isfinite(unigram) and isfinite(class_mean):
             self._class_gap.append(unigram - class_mean)
+
+    @property
+    def _learnt(self) -> float:
+        """So many nats under the unigram loss it still knows what it had learnt: half of that, where it is little."""
+        return min(thresholds.LEARNING, -self.best / 2) if self.best < -thresholds.KNEW else thresholds.LEARNING
 
     @property
     def gap(self) -> float:
@@ -99,6 +104,11 @@ class Task:
     def unlearnt(self) -> bool:
         """Whether it had been below the unigram loss, and is no more."""
         return self.best < -thresholds.KNEW and self.excess > -thresholds.KEPT and not self.pointless
+
+    @property
+    def slips(self) -> bool:
+        """Whether it had begun to learn, and is back at the unigram loss."""
+        return self.best < -thresholds.BEGUN and self.excess > -thresholds.KEPT
 
     @property
     def idle(self) -> bool:
