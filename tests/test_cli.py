@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,6 +123,21 @@ def test_serve_without_torch_tells_the_pages_address_and_serves_json_and_metrics
         assert process.stderr.read() == ""
 
 
+def test_serve_waits_for_a_folder_that_the_first_training_will_make(tmp_path: Path) -> None:
+    folder = tmp_path / "stabmon-runs"
+    with serving(folder, "--wait", "--token", "open-sesame", STABMON_SLACK="http://127.0.0.1:9/a/b") as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[-1].partition("?")[0]
+        with urlopen(f"{address}metrics") as none:
+            assert none.read() == b""
+        folder.mkdir()
+        recorded(folder / "r.stabmon", [4.0, 3.0])
+        time.sleep(0.6)  # as long as a rendering is handed out
+        with urlopen(f"{address}metrics") as some:
+            assert b"stabmon_loss{" in some.read()
+        process.terminate()
+
+
 def test_serve_takes_the_token_from_option_or_environment(tmp_path: Path) -> None:
     for options, environment in ((["--token", "open-sesame"], {}), ([], {"STABMON_TOKEN": "open-sesame"})):
         with serving(tmp_path, "--wait", *options, **environment) as process:
@@ -133,7 +149,7 @@ def test_serve_takes_the_token_from_option_or_environment(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{tmp}/nothing"], "folder {tmp}/nothing is not there; give a folder of runs"),
+        (["{tmp}/nothing"], "folder {tmp}/nothing is not there; give a folder of runs, or --wait"),
         (["{tmp}/file"], "folder {tmp}/file is a file; give its folder, {tmp}"),
         (["{tmp}"], "folder {tmp} has no run log (*.stabmon); give the folder that a training writes to"),
         (["{tmp}", "--wait", "--token", "short"], "the token is not allowed: it takes 8 or more letters"),

@@ -113,11 +113,10 @@ def _serve(folder: Path, wait: bool, given: dict[str, Any]) -> Server:
     from stabmon.sinks.recorded import RecordedMetrics
     from stabmon.sinks.slack import check
 
-    if not folder.is_dir():
-        what = (
-            f"is a file; give its folder, {folder.parent}" if folder.exists() else "is not there; give a folder of runs"
-        )
-        raise ValueError(f"folder {folder} {what}")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"folder {folder} is a file; give its folder, {folder.parent}")
+    if not folder.exists() and not wait:
+        raise ValueError(f"folder {folder} is not there; give a folder of runs, or --wait to serve it once it is there")
     found = in_folder(folder)
     if not found and not wait:
         raise ValueError(
