@@ -520,10 +520,8 @@ TURNS = along({1: 0.5, 13: 1e-4, 40: 8e-6, 60: 4e-6, 100: 6e-6, 150: 1e-4, 200: 
 FILLS = along({1: 1.3, 10: 3.4, 20: 5.6, 40: 8.4, 60: 10.4, 80: 12, 100: 13.4, 400: 40})
 
 
-def swamped(
-    share: Floats, length: Floats, placement: str = "post", *, loss: Floats | float = 3.1, **more: Floats
-) -> list[Snapshot]:
-    run = a_run(share, loss=loss, norm_input_msq=np.full((400, 8), 4.0), final_norm_input_msq=length, **more)
+def swamped(share: Floats, length: Floats, placement: str = "post", loss: Floats | float = 3.1) -> list[Snapshot]:
+    run = a_run(share, loss=loss, norm_input_msq=np.full((400, 8), 4.0), final_norm_input_msq=length)
     return placed(run, placement)
 
 
