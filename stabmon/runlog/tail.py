@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -132,6 +134,15 @@ class Tail:
             if restarted:
                 self._row, self._layouts, self._has_scores, self._event = 0, {}, False, 0
             return self._news(db, run, state, restarted)
+
+    def stamp(self) -> tuple[int, ...]:
+        """Differs once the run log was written to: SQLite writes to the file itself or to its write-ahead log."""
+        found: list[int] = []
+        for file in (str(self.path), f"{self.path}-wal"):
+            with suppress(FileNotFoundError):
+                status = os.stat(file)
+                found += [status.st_ino, status.st_mtime_ns, status.st_size]
+        return tuple(found)
 
     def between(self, first_row: int, last_row: int, which: Which = "all") -> Sequence[Chunk]:
         """Those rows again, both included; none where another run has taken the file since the last poll."""

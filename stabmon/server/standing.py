@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -77,7 +75,7 @@ class Standing:
         now = self._clock()
         if now - self._polled_at < POLL_SECONDS:
             return False
-        if (touched := _touched(self.path)) == self._touched:
+        if (stamp := self.tail.stamp()) == self._touched:
             self._asked_at = now
             return False
         news = self.tail.poll()
@@ -91,7 +89,7 @@ class Standing:
             self._heard = now, float("-inf") if news.restarted else self._asked_at
         self._take(news)
         if not news.more:
-            self._polled_at, self._touched, self._asked_at = self._clock(), touched, now
+            self._polled_at, self._touched, self._asked_at = self._clock(), stamp, now
         return news.more
 
     def look_again(self) -> None:
@@ -198,13 +196,3 @@ class Standing:
                     self.latest[name] = float(read[-1])
         for name in self.totals:
             self.totals[name] += float(np.nansum(chunk[name], dtype=np.float64))
-
-
-def _touched(path: Path) -> tuple[int, ...]:
-    """Differs once the run log was written to: SQLite writes to the file itself or to its write-ahead log."""
-    found: list[int] = []
-    for file in (str(path), f"{path}-wal"):
-        with suppress(FileNotFoundError):
-            status = os.stat(file)
-            found += [status.st_ino, status.st_mtime_ns, status.st_size]
-    return tuple(found)

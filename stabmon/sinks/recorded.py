@@ -69,15 +69,21 @@ class _Run:
         self._detectors = detectors
         self._sink: Prometheus | None = None
         self._complete = False
+        self._read_at: tuple[int, ...] = ()
+        """The file's stamp when it was read last."""
 
     def read(self, in_time: Callable[[], bool]) -> Prometheus | None:
         """The sink, once it has all rows; None before, and for a file that cannot be read."""
         try:
+            # Most have ended: to open each of a thousand at every scrape would leave no time for one that is new.
+            if (stamp := self._tail.stamp()) == self._read_at and self._complete:
+                return self._sink
             while in_time():
                 news = self._tail.poll()
                 self._feed(news)
                 self._complete = not news.more
                 if self._complete:
+                    self._read_at = stamp
                     break
         except (OSError, ValueError):
             self._complete = False

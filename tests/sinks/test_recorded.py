@@ -94,6 +94,23 @@ def test_a_run_is_served_only_once_it_is_read_to_its_end(tmp_path: Path, monkeyp
     assert [value(text, "stabmon_steps_total") for text in texts] == [None, None, 25]
 
 
+def test_runs_that_ended_take_no_time_from_one_that_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each scrape has the time to look into one run log."""
+    for name in ("r2", "r3"):
+        writing = Writing(tmp_path / f"{name}.stabmon", name=name)
+        writing.step(2)
+        writing.close()
+    going = Writing(tmp_path / "r1.stabmon")
+    going.step(2)
+    now = iter(range(1000))
+    metrics = RecordedMetrics(lambda: in_folder(tmp_path), clock=lambda: next(now) * 0.3)
+    texts = [metrics.render() for _ in range(3)]
+    assert [sum(value(text, "stabmon_step", run=f"r{i}") is not None for i in (1, 2, 3)) for text in texts] == [1, 2, 3]
+    going.step(1)
+    assert value(metrics.render(), "stabmon_step") == 3
+    assert value(metrics.render(), "stabmon_step", run="r3") == 2
+
+
 def test_counters_start_anew_with_a_resume_as_in_the_process_itself(tmp_path: Path) -> None:
     """Of one that falls to what is left, Prometheus takes all of that for new: alerts that nobody raised."""
     writing, metrics = Writing(tmp_path / "r1.stabmon"), of(tmp_path)
