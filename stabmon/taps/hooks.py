@@ -55,6 +55,11 @@ class _Silent(threading.local):
 _silent = _Silent()
 
 
+def transformed() -> bool:
+    """True inside `torch.func.grad`, `vmap` and the like, whose tensors can neither be kept nor added to ours."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 class Hook:
     """Calls `do`; an exception goes to `failed` once and silences it, since one in a hook would end the training.
 
@@ -76,7 +81,7 @@ class Hook:
             tracing.see()
             self._guarded(args)
             return
-        if _silent.now or (args and id(args[0]) in Hook.silenced):
+        if _silent.now or (args and id(args[0]) in Hook.silenced) or transformed():
             return
         compiler = set_eval_frame(None)
         tracing.on = compiler is not None

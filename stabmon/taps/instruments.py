@@ -44,7 +44,10 @@ _HOST: Sequence[tuple[str, Site]] = tuple(
 """What the caller knows of a step by itself."""
 
 
-_UNWATCHED = ". No forward of this model with gradients was seen at all: is it the one that the loop trains?"
+_UNWATCHED = (
+    ". No forward of this model with gradients was seen at all: is it the one that the loop trains? Forwards inside "
+    "torch.func's grad or vmap cannot be read"
+)
 _COMPILED = ". Compiled graphs of before do not know of stabmon: make the Monitor before the first forward"
 
 

@@ -142,3 +142,11 @@ def test_parameters_outside_the_blocks_go_by_the_module_that_owns_them() -> None
     assert named["transformer.h.1"] == (1, "block", 12)
     assert named["transformer.wte"] == (None, "transformer_wte", 1)
     assert named["transformer.ln_f"] == (2, "final", 2)
+
+
+def test_what_normalises_a_layers_weights_is_no_norm_layer(caplog: pytest.LogCaptureFixture) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 8))
+    nn.utils.parametrizations.weight_norm(model[0])
+    nn.utils.parametrizations.spectral_norm(model[2])
+    assert [norm.name for norm in find_norms(model)] == ["1"]
+    assert caplog.text == ""

@@ -20,7 +20,7 @@ from stabmon.taps.attention.calls import READERS, Reader
 from stabmon.taps.attention.scores import Sample, summary
 from stabmon.taps.compiled import tracing
 from stabmon.taps.forward import in_backward
-from stabmon.taps.hooks import Hook, spent
+from stabmon.taps.hooks import Hook, spent, transformed
 from stabmon.taps.model.places import sublayer_sites
 from stabmon.taps.notices import Notice
 from stabmon.taps.parts import Parts
@@ -141,7 +141,7 @@ class Attention:
 
     def see(self, watch: _Watch, scores: Reader, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """A function was called that has scores in it, in the forward of the innermost layer that is watched."""
-        if self._error is not None or not self._open or self._open[-1] is not watch:
+        if self._error is not None or not self._open or self._open[-1] is not watch or transformed():
             return
         try:
             with spent, torch.no_grad(), torch.autocast(self._parts.device.type, enabled=False):

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import ParametrizationList
 
 from stabmon.records import Site
 from stabmon.taps.model.kinds import GAMMA, ChannelGroups, Channels, Features, Norm, named
@@ -28,8 +29,9 @@ _WIDTHS = ("normalized_shape", "hidden_size", "dim", "num_features")
 
 
 def find_norms(model: nn.Module) -> list[Norm]:
-    """Every norm layer, hand-written ones included; empty when there is none."""
-    found = [_examine(name, module) for name, module in model.named_modules() if is_norm(module)]
+    """Every norm layer, hand-written ones included, but for what normalises weights; empty when there is none."""
+    of_weights = {part for held in model.modules() if isinstance(held, ParametrizationList) for part in held.modules()}
+    found = [_examine(name, m) for name, m in model.named_modules() if m not in of_weights and is_norm(m)]
     return [norm for norm in found if norm]
 
 
