@@ -81,13 +81,14 @@ class Hook:
             tracing.see()
             self._guarded(args)
             return
-        if _silent.now or (args and id(args[0]) in Hook.silenced) or transformed():
+        if _silent.now or (args and id(args[0]) in Hook.silenced):
             return
         compiler = set_eval_frame(None)
         tracing.on = compiler is not None
         tracing.near |= tracing.on
         try:
-            self._guarded(args)
+            if not transformed():  # with the compiler on, to ask would be a graph
+                self._guarded(args)
         finally:
             set_eval_frame(compiler)
 
