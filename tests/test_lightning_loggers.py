@@ -24,6 +24,8 @@ def test_every_logger_of_the_trainer_gets_the_headline_at_the_right_steps(
 ) -> None:
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("WANDB_SILENT", "true")
+    # Lightning's logger writes in threads of its store, which is then the one that flush_async_logging waits for.
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
     wandb_run = WandbLogger(project="test", save_dir=tmp_path, offline=True)
     loggers: list[Any] = [
         TensorBoardLogger(tmp_path, "events"),
