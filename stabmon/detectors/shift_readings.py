@@ -109,22 +109,36 @@ class Rate:
 
 
 class Repeats:
-    """Batches are never alike: a unigram loss that hardly changes from step to step is that of one batch, again."""
+    """Batches are never alike: a unigram loss that hardly changes from step to step is that of one batch, again. Not so
+    where many batches have targets of one class alone, as with a class that is rare: their unigram losses are alike.
+    """
 
     def __init__(self) -> None:
         self._changes = Window(thresholds.MEMORY)
+        self._recent: deque[float] = deque(maxlen=thresholds.MEMORY + thresholds.SAME_STEPS)
         self._last = nan
-        self.count = 0
-        """Steps in a row with a change of less than a tenth of the usual one."""
+        self._alike = False
+        """Whether such changes are usual."""
+        self._count = 0
         self.since = 0
+
+    @property
+    def count(self) -> int:
+        """Steps in a row with a change of less than a tenth of the usual one; 0 where such changes are usual."""
+        return 0 if self._alike else self._count
 
     def read(self, step: int, unigram: float) -> None:
         change, self._last = abs(unigram - self._last), unigram
         if not isfinite(change):
             return
-        if self._changes.full and change < thresholds.SAME * self._changes.median:
-            self.since = self.since if self.count else step
-            self.count += 1
+        self._recent.append(change)
+        small = thresholds.SAME * self._changes.median if self._changes.full else 0.0
+        if change < small:
+            self.since = self.since if self._count else step
+            self._count += 1
+            if self._count == thresholds.SAME_STEPS:
+                before = list(self._recent)[: -thresholds.SAME_STEPS]
+                self._alike = sum(each < small for each in before) > thresholds.SAME_USUAL * len(before)
         else:
-            self.count = 0
+            self._count, self._alike = 0, False
             self._changes.push(change)

@@ -8,6 +8,7 @@ import pytest
 from stabmon.detectors.alarm import Alarm
 from stabmon.detectors.arrays import Floats
 from stabmon.detectors.loss_shift import LossShift
+from stabmon.detectors.thresholds import shift as thresholds
 from stabmon.records import BATCH_SIZE, RESUME, Alert, Event
 from tests.detectors.losses import learning
 from tests.detectors.series import alerts_of, make_series, told
@@ -207,6 +208,18 @@ def test_a_unigram_predictor_that_gave_up_is_no_repeated_batch() -> None:
     rows["uniform_loss"] = rows["unigram_loss"].copy()
     rows["unigram_loss"][AFTER] = rows["uniform_loss"][AFTER] = 3.1
     assert said(rows) == []
+
+
+def test_batches_of_the_commoner_class_alone_are_no_repeated_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two classes the rarer is in 40 % of the batches of 64: eight in a row without it come by chance."""
+    rng = np.random.default_rng(0)
+    rare = np.where(rng.random(COUNT) < 0.4, 1 + rng.poisson(0.3, COUNT), 0)
+    unigram = 0.05 + 0.07 * rare + 0.03 / np.arange(1, COUNT + 1)
+    rows = {**run(), "uniform_loss": np.full(COUNT, 0.693), "unigram_loss": unigram, "loss": unigram - 0.02}
+    rows["bigram_loss"] = np.full(COUNT, np.nan)
+    assert said(rows) == []
+    monkeypatch.setattr(thresholds, "SAME_USUAL", 1.0)
+    assert "warning" in [what for _, what in said(rows)]
 
 
 def test_a_data_fault_is_told_of_rather_than_a_batch_that_is_repeated_after_it() -> None:

@@ -39,6 +39,9 @@ one batch seen again after 200 others changes it by .006 to .03 of that."""
 SAME_STEPS = 8
 """In a row: a warning. By chance .05^8 for Gaussian changes. Live: 319 trainings with batches that are all new had 3 in
 a row at most (103,000 steps)."""
+SAME_USUAL = 0.15
+"""Of the 64 changes before them, so many as small: then some in a row are no news. Of Gaussian changes .054 are; where
+half of the batches have targets of the commoner class alone, a quarter."""
 SAME_LONG = 24
 """In a row: critical. Chosen."""
 EVEN = 1e-3
