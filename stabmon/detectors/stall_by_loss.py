@@ -35,7 +35,7 @@ class ByLoss:
         self._idle.see(came_back and task.idle, step)
         self._starved.see(self._idle.since is not None and depth.starved > 0, step)
         stream = depth.stream
-        full = stream.full.since is not None or (task.slips and stream.swamped.since is not None)
+        full = stream.full or (task.slips and stream.swamped.since is not None)
         self._full.see(self._idle.since is not None and full, step)
         if self._relapse.since == step:
             self._learnt_until = task.learnt_until

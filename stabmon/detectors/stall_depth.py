@@ -20,7 +20,8 @@ class Stream:
         self.length = float("nan")
         """n, the mean square of the last norm's input, where that norm comes after a sum."""
         self._first = float("nan")
-        self.filling, self.swamped, self.full = Spell(), Spell(), Spell()
+        self.filling, self.swamped = Spell(), Spell()
+        self.full = False
 
     def read(self, snapshot: Snapshot) -> None:
         length = snapshot.scalar("final_norm_input_msq")
@@ -32,7 +33,7 @@ class Stream:
         grown = length >= thresholds.SWAMPED_GROWN * self._first
         self.filling.see(grown and length >= thresholds.FILLING, snapshot.step)
         self.swamped.see(grown and length >= thresholds.SWAMPED, snapshot.step)
-        self.full.see(grown and length >= thresholds.FULL, snapshot.step)
+        self.full = grown and length >= thresholds.FULL
 
 
 class Depth:
