@@ -10,6 +10,7 @@ from pathlib import Path
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from stabmon.records import RUNBOOKS
+from stabmon.server.negotiation import has, takes_gzip
 
 _PAGE = Path(__file__).parent / "page"
 _TYPES = {
@@ -42,9 +43,9 @@ def _answer(request: Request, path: Path) -> Response:
         raise HTTPException(404, "there is no such file")
     plain, packed, tag = _content(path)
     headers = {"content-type": _TYPES[path.suffix], "cache-control": "no-cache", "etag": tag, "vary": "accept-encoding"}
-    if request.headers.get("if-none-match") == tag:
+    if has(request, tag):
         return Response(status_code=304, headers=headers)
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if takes_gzip(request):
         return Response(packed, headers={**headers, "content-encoding": "gzip"})
     return Response(plain, headers=headers)
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import JSONResponse
 
 from stabmon.server.discovery import targets
+from stabmon.server.negotiation import takes_gzip
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Prometheus 3 refuses a scrape with another content type."""
@@ -22,7 +23,7 @@ def scraping(metrics: Callable[[], bytes]) -> APIRouter:
     @router.api_route("/metrics", methods=_READ)
     async def _metrics(request: Request) -> Response:
         headers, text = {"content-type": METRICS_TYPE, "vary": "accept-encoding"}, metrics()
-        if "gzip" in request.headers.get("accept-encoding", ""):
+        if takes_gzip(request):
             return Response(packed.of(text), headers={**headers, "content-encoding": "gzip"})
         return Response(text, headers=headers)
 
