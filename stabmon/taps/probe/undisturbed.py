@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from stabmon.taps.hooks import silence
+from stabmon.taps.probe.contents import contents_kept
 
 _backends: Any = torch.backends
 # What rounds inside float32 products (TF32, bfloat16) would swamp the difference of two outputs.
@@ -26,9 +27,6 @@ _ROUNDING: tuple[tuple[Any, str, Any], ...] = (
     if hasattr(_backends.cuda.matmul, "fp32_precision")  # torch >= 2.9, which refuses to mix old and new
     else ((_backends.cuda.matmul, "allow_tf32", False), (_backends.cudnn, "allow_tf32", False))
 )
-
-_MODULE = frozenset(vars(nn.Module()))
-"""Attributes that every module has."""
 
 _alone = threading.RLock()
 """Random states, settings of precision and the compiler's stance are the process's: threads take turns."""
@@ -47,7 +45,7 @@ def undisturbed(model: nn.Module, called: nn.Module | None = None) -> Iterator[N
         stack.enter_context(_taking_turns())
         stack.enter_context(_random_states_kept(model))
         stack.enter_context(_attributes_kept(model))
-        stack.enter_context(_contents_kept(model))
+        stack.enter_context(contents_kept(model))
         stack.enter_context(_unwatched(model, called))
         stack.enter_context(_full_float32())
         stack.enter_context(torch.autocast(device_of(model).type, enabled=False))
@@ -87,25 +85,6 @@ def _attributes_kept(model: nn.Module) -> Iterator[None]:
             for name in attributes.keys() - before.keys():
                 del attributes[name]
             attributes.update({k: v for k, v in before.items() if k not in attributes or attributes[k] is not v})
-
-
-@contextmanager
-def _contents_kept(model: nn.Module) -> Iterator[None]:
-    """So is what is inside attributes of its own: losses gathered in a list, a generator's state."""
-    own = [v for m in model.modules() for name, v in vars(m).items() if name not in _MODULE]
-    lists = [(v, list(v)) for v in own if type(v) is list]
-    mappings = [(v, dict(v)) for v in own if type(v) is dict]
-    generators = [(v, v.get_state()) for v in own if isinstance(v, torch.Generator)]
-    try:
-        yield
-    finally:
-        for items, before in lists:
-            items[:] = before
-        for mapping, entries in mappings:
-            mapping.clear()
-            mapping.update(entries)
-        for generator, state in generators:
-            generator.set_state(state)
 
 
 @contextmanager
