@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -67,7 +67,8 @@ class Gradients:
         """float32[element]: x|x| of what the ranks have yet to add up, of the step that was read."""
         self._rhythm = Rhythm(notices or Notices(), len(optimizers))
         self._error: Exception | None = None
-        self._queued = False
+        self._waiting: weakref.ref[Callable[[], None]] | None = None
+        """What the engine was given to call. It alone holds that, so of a backward pass that failed nothing is left."""
         hook = Hook(self._accumulated, self._fail)
         self._handles = [p.register_post_accumulate_grad_hook(hook) for p in groups.parameters if p.requires_grad]
         for optimizer in optimizers:
@@ -107,17 +108,21 @@ class Gradients:
         self._error = error
 
     def _accumulated(self, parameter: Any) -> None:
-        if self._queued or torch.compiler.is_compiling() or not in_backward():
+        if torch.compiler.is_compiling() or not in_backward():
             return  # in a pipeline FSDP2 adds up gradients after the backward passes
-        self._queued = True
-        Variable._execution_engine.queue_callback(self._once_more)
+        if self._waiting is None or self._waiting() is None:
+            self._rhythm.backward()
+            self._queue(self._once_more)
+
+    def _queue(self, do: Callable[[], None]) -> None:
+        self._waiting = weakref.ref(do)
+        Variable._execution_engine.queue_callback(do)
 
     def _once_more(self) -> None:
-        Variable._execution_engine.queue_callback(self._ended)
+        self._queue(self._ended)
 
     def _ended(self) -> None:
-        self._queued = False
-        self._rhythm.backward()
+        self._waiting = None
         try:
             with torch.no_grad(), spent:
                 self._latest = {k: self._measure(k) for k in self._shares}

@@ -58,12 +58,13 @@ class Rhythm:
         self._steps: Counter[int] = Counter()
         """Of each optimizer since the last call."""
         self._after = False
-        """Whether a backward pass ended after the last of those."""
+        """Whether a backward pass began after the last of those."""
         self._unstepped: deque[bool] = deque(maxlen=UNSTEPPED)
         self._early = self._several = 0
         self._told: list[Notice] = []
 
     def backward(self) -> None:
+        """One has begun; in it an optimizer may step too, parameter by parameter."""
         self._after = bool(self._steps)
 
     def stepped(self, optimizer: int) -> None:

@@ -153,3 +153,22 @@ def test_a_total_of_which_no_block_was_read_is_not_read() -> None:
     tap = attach(model)
     tap._taken = tap._latest = {0: torch.full((3,), torch.nan)}
     assert all(value != value for value in read(tap).values())
+
+
+def test_a_backward_pass_that_failed_leaves_the_next_one_read_before_it_is_clipped() -> None:
+    model = network()
+    tap = attach(model)
+    loss = run(model, torch.ones(2, 4))
+    refused = next(model["a"].parameters()).register_hook(_out_of_memory)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        loss.backward()  # b has its gradients by then
+    refused.remove()
+    model.zero_grad()
+    run(model, torch.ones(2, 4)).backward()
+    expected = naive(model["a"])
+    nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+    assert read(tap)["a"] == pytest.approx(expected, rel=1e-6)
+
+
+def _out_of_memory(gradient: Tensor) -> None:
+    raise RuntimeError("out of memory")

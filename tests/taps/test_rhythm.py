@@ -115,3 +115,23 @@ def test_a_step_that_is_never_called_is_on_the_page_while_the_loop_runs(
         monitor.step(0.5)
     monitor.close()
     assert [snapshot.step for snapshot, _ in read(history.path).feeds()] == [1, 2, 3]
+
+
+def test_optimizers_that_step_inside_the_backward_pass_are_right(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
+    optimizers = {p: torch.optim.SGD([p], lr=1e-3) for p in model.parameters()}
+
+    def step(parameter: nn.Parameter) -> None:
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+    with Monitor(model, list(optimizers.values()), folder=tmp_path, serve=False) as monitor:
+        for _ in range(UNSTEPPED + 5):
+            loss = model(torch.randn(2, 4)).square().mean()
+            loss.backward()
+            monitor.step(loss)
+    assert [record.message for record in caplog.records if "monitor.step" in record.message] == []
