@@ -57,6 +57,46 @@ class Averaging(torch.optim.AdamW):
         return found
 
 
+class SharpnessAware(Optimizer):
+    """Steps up the gradient and back, around the step of another optimizer, as SAM does it: its own `step` is never
+    called."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {"lr": 1e-2})
+        self.base_optimizer = torch.optim.AdamW(self.param_groups)
+        self.param_groups = self.base_optimizer.param_groups
+        self.kept: list[torch.Tensor] = []
+
+    @torch.no_grad()
+    def first_step(self) -> None:
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        self.kept = [p.clone() for p in parameters]
+        for p in parameters:
+            p.add_(p.grad, alpha=0.05)
+        self.zero_grad()
+
+    @torch.no_grad()
+    def second_step(self) -> None:
+        for p, kept in zip([p for group in self.param_groups for p in group["params"]], self.kept, strict=True):
+            p.data = kept
+        self.base_optimizer.step()
+        self.zero_grad()
+
+
+def sharpness_aware(attach: Attach) -> None:
+    model = Decoder()
+    optimizer = SharpnessAware(model.parameters())
+    witness = attach(model, [optimizer])
+    for inputs, targets in batches(STEPS):
+        for move in (optimizer.first_step, optimizer.second_step):
+            with witness.forward():
+                loss = loss_of(model, inputs, targets)
+            loss.backward()
+            witness.gradients()
+            move()
+        witness.step(loss.detach(), targets)
+
+
 RATE = {"lr": 1e-2}
 CELLS = {
     "SGD": Recipe(of(torch.optim.SGD, lr=0.1)),
@@ -140,3 +180,9 @@ def test_a_state_that_is_loaded_into_the_optimizer_leaves_it_watched(tmp_path: P
             witness.step(loss, targets)
 
     assert_read_right(both(loop, tmp_path))
+
+
+def test_an_optimizer_around_another_one_is_read_by_the_steps_of_that_one(tmp_path: Path) -> None:
+    found = both(sharpness_aware, tmp_path)
+    assert_read_right(found)
+    assert [snapshot.scalar("learning_rate") for _, snapshot in found.pairs] == pytest.approx([1e-2] * STEPS)

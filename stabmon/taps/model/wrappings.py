@@ -33,11 +33,11 @@ def _wrapped(model: nn.Module) -> nn.Module | None:
 
 
 def optimizers_of(given: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
-    """The torch optimizers themselves: wrappers (Accelerate's) do not pass hooks on."""
+    """The torch optimizers themselves: wrappers (Accelerate's, SAM, Lookahead) do not pass hooks on."""
     found = []
     for optimizer in given if isinstance(given, list | tuple) else [given]:
         inner: Any = optimizer
-        while (inner := getattr(inner, "optimizer", None)) is not None:  # DeepSpeed's own is no torch Optimizer
+        while (inner := _inside(inner)) is not None:  # DeepSpeed's own is no torch Optimizer
             optimizer = inner if isinstance(inner, Optimizer) else optimizer
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"optimizer={type(optimizer).__name__}: must be a torch.optim.Optimizer, or a list of them")
@@ -45,3 +45,12 @@ def optimizers_of(given: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
     if not found:
         raise ValueError("optimizer=[]: must hold at least one optimizer; pass the one that trains the model")
     return found
+
+
+def _inside(optimizer: Any) -> Any:
+    """What it wraps: by the name that most give it, else the optimizer whose parameter groups it shares."""
+    if (named := getattr(optimizer, "optimizer", None)) is not None:
+        return named
+    others = [held for held in getattr(optimizer, "__dict__", {}).values() if held is not optimizer]
+    groups = getattr(optimizer, "param_groups", None)
+    return next((held for held in others if isinstance(held, Optimizer) and held.param_groups is groups), None)
