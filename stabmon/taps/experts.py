@@ -57,7 +57,8 @@ class Experts:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._routers = find_routers(parts.model)
-        self._counts = [torch.zeros(router.experts, device=parts.device) for router in self._routers]
+        sizes = [router.experts for router in self._routers]
+        self._counts = [torch.zeros(size, dtype=torch.float32, device=parts.device) for size in sizes]
         self._due = Due(layers=True)
         self._error: Exception | None = None
         self._blind: dict[str, None] = {}
@@ -85,7 +86,7 @@ class Experts:
             self._told = True
             _log.warning("stabmon: which experts are chosen is not seen in %s", ", ".join(self._blind))
         found = [load(counts) for counts in self._counts]
-        return torch.cat(found) if found else torch.zeros(0, device=self._parts.device)
+        return torch.cat(found) if found else torch.zeros(0, dtype=torch.float32, device=self._parts.device)
 
     def weights(self) -> Tensor | float:
         if not self._counts:
@@ -178,13 +179,13 @@ def choices(router: Router, tokens: int, seen: Sequence[Tensor]) -> Tensor | Non
 def add(counts: Tensor, chosen: Tensor, weights: Tensor | None) -> None:
     """Count each token (as its weight, float32[N]) for the experts that were chosen for it, in place."""
     if weights is None:
-        weights = torch.ones(len(chosen), device=chosen.device)
+        weights = torch.ones(len(chosen), dtype=torch.float32, device=chosen.device)
     if chosen.is_floating_point():
         found = (chosen * weights.unsqueeze(-1)).sum(0)
     else:
         # One more, for what is no expert of this rank: an index behind the last, or -1 for a token that was dropped.
         # Another index would be an error of the device, which ends the training.
-        slots = torch.zeros(len(counts) + 1, device=chosen.device)
+        slots = torch.zeros(len(counts) + 1, dtype=torch.float32, device=chosen.device)
         known = torch.where((chosen >= 0) & (chosen < len(counts)), chosen.long(), len(counts))
         found = slots.index_add(0, known.reshape(-1), weights.repeat_interleave(chosen.shape[-1]))[:-1]
     counts += found.to(counts.device, non_blocking=True)

@@ -40,7 +40,7 @@ class Forward:
         self.root: nn.Module | None = None
         self.last: Call | None = None
         """The latest training call."""
-        self._losses = torch.zeros(2, device=device_of(model))
+        self._losses = torch.zeros(2, dtype=torch.float32, device=device_of(model))
         """Sum and number of the losses that the root returned in this step's training calls (Hugging Face models)."""
         self.output_width: int | None = None
         """Last dimension of the root's output: the vocabulary, for a language model."""

@@ -63,7 +63,7 @@ class Gradients:
         self._scaler: weakref.ref[grad_scaler.GradScaler] | None = None
         self._scale: Tensor | None = None
         """That of the last backward pass, once a GradScaler is known."""
-        self.unsummed = torch.zeros(sum(n for _, n in groups.unsummed), device=groups.device)
+        self.unsummed = torch.zeros(sum(n for _, n in groups.unsummed), dtype=torch.float32, device=groups.device)
         """float32[element]: x|x| of what the ranks have yet to add up, of the step that was read."""
         self._rhythm = Rhythm(notices or Notices(), len(optimizers))
         self._error: Exception | None = None
@@ -90,7 +90,8 @@ class Gradients:
         self._rhythm.called(bool(self._latest), self._scaler is not None or self._scale is not None)
         found = [self._taken[k] if k in self._taken else self._unscaled(squares) for k, squares in self._latest.items()]
         if not found:
-            return torch.full((len(self._groups.sites) + 1,), torch.nan, device=self._groups.device)
+            columns = len(self._groups.sites) + 1
+            return torch.full((columns,), torch.nan, dtype=torch.float32, device=self._groups.device)
         squares, self.unsummed = torch.tensor_split(_added(found), (len(self._groups.sites),))
         total = squares.nansum().where(~squares.isnan().all(), torch.nan).reshape(1)
         return torch.cat((squares if self._due.layers else torch.full_like(squares, torch.nan), total))

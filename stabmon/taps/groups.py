@@ -61,7 +61,7 @@ class Groups:
         """float32[block] of one tensor per parameter; Inf where a value is not finite, NaN where a block has none."""
         present = [(i, _dense(self._part(t))) for i, t in enumerate(tensors) if t is not None]
         if not present or not self.readable:
-            return torch.full((len(self.sites),), torch.nan, device=self.device)
+            return torch.full((len(self.sites),), torch.nan, dtype=torch.float32, device=self.device)
         norms = _norms([t for _, t in present])
         if self._scattered:
             norms = tuple(norm.to(self.device) for norm in norms)
@@ -84,11 +84,11 @@ class Groups:
             gradient = gradients[i]
             count = 1 if gradient is None else summands(gradient)
             if gradient is None or count == 1:
-                elements.append(torch.zeros(self.parameters[i].numel(), device=self.device))
+                elements.append(torch.zeros(self.parameters[i].numel(), dtype=torch.float32, device=self.device))
                 continue
             x = local(gradient).detach().float().reshape(-1).to(self.device) * count
             elements.append(x * x.abs())
-            rest[i] = torch.zeros(1, device=self.device)
+            rest[i] = torch.zeros(1, dtype=torch.float32, device=self.device)
         return torch.cat((self.sum_of_squares(rest), *elements))
 
     def _part(self, tensor: Tensor) -> Tensor:
@@ -110,10 +110,11 @@ class Groups:
         if (present, counts) not in self._index:
             blocks = [self._block_of[i] for i in present]
             empty = [0.0 if i in set(blocks) else float("nan") for i in range(len(self.sites))]
+            several = torch.tensor(counts, dtype=torch.float32).to(self.device) if max(counts, default=1) > 1 else None
             self._index[present, counts] = (
                 torch.tensor(blocks).to(self.device),
-                torch.tensor(empty).to(self.device),
-                torch.tensor(counts).to(self.device) if any(count > 1 for count in counts) else None,
+                torch.tensor(empty, dtype=torch.float32).to(self.device),
+                several,
             )
         return self._index[present, counts]
 

@@ -102,7 +102,7 @@ class Instruments:
             parts.notices.say(Notice(why, what="the output change of an update", why=f"{why[0].upper()}{why[1:]}."))
             self._failed.add(output.name)
             output.detach()
-        self._flags = torch.zeros(len(self._taps), device=device)
+        self._flags = torch.zeros(len(self._taps), dtype=torch.float32, device=device)
         """1 for each tap that has failed, for the other ranks to know."""
         self._first_targets: Tensor | None = None
         self._pack = Pack(device)
@@ -219,7 +219,7 @@ class Instruments:
         _log.error("stabmon: %s failed at step %d and is dropped; training goes on", part.name, step, exc_info=error)
         self._failed.add(part.name)
         _let_go(part)
-        self._flags += torch.tensor([1.0 if tap is part else 0.0 for tap in self._taps]).to(self._flags.device)
+        self._flags += torch.tensor([tap is part for tap in self._taps]).to(self._flags)
         self.failures.append(Event(step, now, PART_FAILED, {"part": part.name, "error": type(error).__name__}))
 
     def _columns(self, tap: Tap) -> Sequence[tuple[str, Site]]:
@@ -233,7 +233,7 @@ class Instruments:
 
     def _or_nan(self, tap: Tap, values: Tensor | None) -> Tensor:
         if values is None or tap.name in self._failed:  # which it may have done since they were read
-            return torch.full((self._widths[tap.name],), torch.nan, device=self._pack.device)
+            return torch.full((self._widths[tap.name],), torch.nan, dtype=torch.float32, device=self._pack.device)
         return values
 
     def _row(self, values: Tensor, step: int, now: float) -> Row:
@@ -244,7 +244,7 @@ class Instruments:
     def _weights(self, tap: Tap, given: Tensor | float | None) -> Tensor:
         if isinstance(given, Tensor):
             return given.to(self._pack.device, non_blocking=True)
-        return torch.full((self._widths[tap.name],), given or 0.0, device=self._pack.device)
+        return torch.full((self._widths[tap.name],), given or 0.0, dtype=torch.float32, device=self._pack.device)
 
     def _hear(self, ticket: _Ticket, failed: np.ndarray[Any, Any]) -> None:
         """Tell of taps that failed on other ranks: their own logs tell why."""

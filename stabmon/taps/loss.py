@@ -37,12 +37,13 @@ class Loss:
         loss = self._given
         if loss is None:
             found = self._forward.mean_loss()
-            nothing = torch.full((1,), torch.nan, device=self._device) if found is None else found
+            nothing = torch.full((1,), torch.nan, dtype=torch.float32, device=self._device) if found is None else found
             return nothing.to(self._device, non_blocking=True).reshape(1)
         if isinstance(loss, Tensor):
             value = loss.to(self._device, torch.float32, non_blocking=True).reshape(1)
             return torch.where(value.isfinite(), value, torch.inf)
-        return torch.full((1,), loss if math.isfinite(loss) else math.inf, device=self._device)
+        finite = loss if math.isfinite(loss) else math.inf
+        return torch.full((1,), finite, dtype=torch.float32, device=self._device)
 
     def weights(self) -> float:
         return 1.0

@@ -78,10 +78,10 @@ class OutputChange:
 
     def read(self) -> Tensor:
         columns = self.columns()
-        values = torch.full((len(columns),), torch.nan, device=device_of(self._model))
+        values = torch.full((len(columns),), torch.nan, dtype=torch.float32, device=device_of(self._model))
         if self._due.probe or self._due.blocks:
             found = self._measure()
-            unread = torch.full((), torch.nan, device=values.device)
+            unread = torch.full_like(values[0], torch.nan)
             values = torch.stack([found[c].to(values) if c in found else unread for c in columns])
         return values
 

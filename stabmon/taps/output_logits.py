@@ -100,7 +100,8 @@ class OutputLogits:
     def _counted(self, logits: Tensor, labels: Tensor | None) -> Tensor:
         """float32 [B, T]: 1 for a token that counts in the loss, as far as known."""
         weights = self._parts.forward.weights_of(logits, first=True)
-        counted = torch.ones(logits.shape[:-1], device=logits.device) if weights is None else weights
+        every = torch.ones(logits.shape[:-1], dtype=torch.float32, device=logits.device)
+        counted = every if weights is None else weights
         if labels is None or labels.shape != counted.shape:
             return counted
         kept = (labels != IGNORE_INDEX).to(logits.device, non_blocking=True)

@@ -72,6 +72,6 @@ class Pack:
 
 def _start_copy(tensor: Tensor) -> Tensor:
     # torch keeps pinned memory in a pool of its own: after the first rows this allocates nothing.
-    held = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    held = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
     held.copy_(tensor, non_blocking=True)
     return held

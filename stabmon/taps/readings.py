@@ -27,10 +27,11 @@ class Readings:
     """
 
     def __init__(self, places: int, combine: Sequence[Combine], device: torch.device) -> None:
-        self._weights = torch.zeros(places, len(combine), device=device)
-        self._values = torch.zeros(places, len(combine), device=device)
+        self._weights = torch.zeros(places, len(combine), dtype=torch.float32, device=device)
+        self._values = torch.zeros_like(self._weights)
         self._largest = torch.tensor([how == "max" for how in combine], device=device)
         self._mean = torch.tensor([how == "mean" for how in combine], device=device)
+        self._one = torch.ones((), dtype=torch.float32, device=device)
         self._only_means = set(combine) == {"mean"}
         self.places = [Place(i, row) for i, row in enumerate(torch.arange(places, device=device).split(1))]
         for buffer in (self._weights, self._values):
@@ -60,7 +61,7 @@ class Readings:
     def _added(self, held: Tensor, count: Tensor, values: Tensor, weight: Tensor | float) -> tuple[Tensor, Tensor]:
         """One place's values and weights with one call more."""
         read = ~values.isnan()
-        weights = torch.where(self._mean, weight, 1.0) * read
+        weights = torch.where(self._mean, weight, self._one) * read
         finite = torch.where(values.isfinite(), values, torch.inf)
         added = held + torch.where(self._mean, finite * weights, finite)
         largest = torch.where(count > 0, torch.maximum(held, finite), finite)

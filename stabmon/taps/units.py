@@ -149,7 +149,7 @@ def shares(values: Tensor) -> Tensor:
     Inf: not finite."""
     values, mean_P1 = values[:, :-1], values[:, -1:]
     high_PU, low_PU = values.chunk(2, dim=1)
-    units_P = (~high_PU.isnan()).sum(1)
+    units_P = (~high_PU.isnan()).sum(1).float()
     dead_P = (high_PU <= DEAD * mean_P1).sum(1) / units_P
     bounded_PU = (-low_PU > SATURATED) & (high_PU <= 1)
     found = torch.stack((dead_P, bounded_PU.sum(1) / units_P))

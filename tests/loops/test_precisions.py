@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from tests.loops.decoder import Decoder
-from tests.loops.recipe import Recipe
-from tests.loops.witness import assert_read_right, both
+from stabmon.records import Snapshot
+from tests.loops.decoder import Decoder, batches, loss_of
+from tests.loops.recipe import STEPS, Recipe, adamw
+from tests.loops.witness import Watched, assert_read_right, both, seed
 
 CELLS = {
     "float32": Recipe(),
@@ -37,3 +39,32 @@ CELLS = {
 @pytest.mark.parametrize("cell", CELLS)
 def test_numbers_are_a_naive_readers_and_the_training_is_the_same_bit_for_bit(tmp_path: Path, cell: str) -> None:
     assert_read_right(both(CELLS[cell], tmp_path))
+
+
+@pytest.mark.parametrize("default", [torch.float64, torch.bfloat16])
+def test_no_number_depends_on_the_type_that_new_tensors_have(tmp_path: Path, default: torch.dtype) -> None:
+    plain, other = (deeply_read(tmp_path / str(kind), kind) for kind in (torch.float32, default))
+    for one, two in zip(plain, other, strict=True):
+        assert one.layout == two.layout
+        named = zip(one.layout.columns, one.values, two.values, strict=True)
+        assert [c for c, a, b in named if not np.array_equal(a, b, equal_nan=True) and "seconds" not in c[0]] == []
+
+
+def deeply_read(folder: Path, default: torch.dtype) -> list[Snapshot]:
+    """A training in float32; `default`: what torch takes where no type is given."""
+    seed()
+    model, data = Decoder(), list(batches(STEPS))
+    (optimizer,) = adamw(model)
+    torch.set_default_dtype(default)
+    try:
+        watched = Watched(folder, model, [optimizer], level="deep")
+        for inputs, targets in data:
+            loss = loss_of(model, inputs, targets)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            watched.step(loss, targets)
+        watched.monitor.close()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    return watched.kept.snapshots

@@ -94,7 +94,7 @@ def summary(scores: Tensor, counted: Tensor | None = None) -> tuple[Tensor, Tens
     rows = shown.amax(-1)
     shifted = ((rows == 0) | (keys == 0)).all() & (shown.where(visible, 0) < 0).any()
     log_p = shown - shown.logsumexp(-1, keepdim=True)
-    entropy = -(log_p.exp() * log_p).where(visible, 0).sum(-1) / keys.clamp(min=2).log()
+    entropy = -(log_p.exp() * log_p).where(visible, 0).sum(-1) / keys.clamp(min=2).float().log()
     several = keys > 1
     heads = entropy.where(several, 0).sum((0, 2)) / several.sum((0, 2))
     found = torch.stack((rows.amax(), entropy.where(several, 0).sum() / several.sum(), _lowest(heads)))

@@ -39,7 +39,8 @@ def try_out(module: nn.Module, weight: Tensor | None, width: int | None) -> Beha
     failure: Exception | None = None
     with torch.random.fork_rng(devices=[]):
         for shape, axis in _shapes(weight, width):
-            x = _SIZE * torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device)
+            random = torch.Generator().manual_seed(0)
+            x = _SIZE * torch.randn(shape, generator=random, dtype=torch.float32, device="cpu").to(device)
             try:
                 return _examine(copied, x, axis, weight is not None)
             except _Other as other:
@@ -61,13 +62,17 @@ def _copy(module: nn.Module) -> nn.Module:
     first = True
     parameters: dict[str, nn.Parameter | None] = {}
     for name, held in module._parameters.items():
-        device = None if held is None or held.device.type == "meta" else held.device
         value = _WEIGHT if first else 0.0
-        parameters[name] = None if held is None else nn.Parameter(torch.full(held.shape, value, device=device))
+        parameters[name] = None if held is None else _like(held, value)
         first = first and held is None
     vars(copied)["_parameters"] = parameters
     vars(copied)["_buffers"] = {n: None if b is None else b.detach().clone() for n, b in module._buffers.items()}
     return copied
+
+
+def _like(held: Tensor, value: float) -> nn.Parameter:
+    device = torch.device("cpu") if held.device.type == "meta" else held.device
+    return nn.Parameter(torch.full(held.shape, value, dtype=torch.float32, device=device))
 
 
 def _shapes(weight: Tensor | None, width: int | None) -> Iterator[tuple[tuple[int, ...], int]]:

@@ -39,17 +39,20 @@ class Intended:
 
     def stepped(self, optimizer: Optimizer, before: Mapping[int, Tensor]) -> None:
         """The optimizer's step has ended; `before`: id of a parameter -> what it was."""
-        sums = torch.zeros(self._blocks, 3, device=self._device)
+        sums = self._nothing()
         for found in moments(optimizer, self._halves):
             if found.plain:
                 row = unless_skipped(optimizer, measure(found, before[id(found.whole)]), instead=torch.nan)
                 sums[self._block_of[id(found.whole)]] += row.to(self._device, non_blocking=True)
         self._sums[id(optimizer)] = sums
 
+    def _nothing(self) -> Tensor:
+        return torch.zeros(self._blocks, 3, dtype=torch.float32, device=self._device)
+
     def read(self, update_sq: Tensor) -> Tensor:
         """float32[2, block]: intended_update_sq, in which parameters that nothing is known of count as they moved, and
         lost_update_sq, NaN where nothing is known of any."""
-        sums = sum(self._sums.values(), torch.zeros(self._blocks, 3, device=self._device))
+        sums = sum(self._sums.values(), self._nothing())
         intended, lost, moved = sums.unbind(1)
         known = intended != 0
         rest = (update_sq - moved).clamp_min(0)

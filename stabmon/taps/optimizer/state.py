@@ -35,7 +35,7 @@ class OptimizerState:
         self._sites = parts.groups.sites
         self._block_of = parts.groups.block_of
         self._due = Due(layers=True)
-        self._sums = torch.zeros(len(self._sites), len(STATISTICS) + 1, device=parts.device)
+        self._sums = torch.zeros(len(self._sites), len(STATISTICS) + 1, dtype=torch.float32, device=parts.device)
         self._notices, self._said = parts.notices, False
         self._error: Exception | None = None
         self._handles = [o.register_step_post_hook(Hook(self._after, self._fail)) for o in parts.optimizers]

@@ -69,7 +69,8 @@ class Updates:
         if self._error is not None:
             raise self._error
         device = self._groups.device
-        layers = torch.full((len(self._statistics) * len(self._groups.sites),), torch.nan, device=device)
+        size = len(self._statistics) * len(self._groups.sites)
+        layers = torch.full((size,), torch.nan, dtype=torch.float32, device=device)
         if self._due.layers and self._copied:
             moved = torch._foreach_sub([_widened(t) for t in self._groups.tensors], self._copies)
             weight_sq, update_sq = self._groups.sum_of_squares(self._copies), self._groups.sum_of_squares(moved)
@@ -131,4 +132,4 @@ def _widened(tensor: Tensor) -> Tensor:
 def _on(device: torch.device, value: float | Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value.detach().to(device, torch.float32, non_blocking=True).reshape(())
-    return torch.full((), value, device=device)
+    return torch.full((), value, dtype=torch.float32, device=device)

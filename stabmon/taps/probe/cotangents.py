@@ -136,7 +136,7 @@ class _Draw:
         return (u - p * u.sum(-1, keepdim=True)) * self._weights.unsqueeze(-1)
 
     def _normal(self, *shape: int) -> Tensor:
-        return torch.randn(shape, generator=self._generator, device=self._z.device)
+        return torch.randn(shape, generator=self._generator, dtype=torch.float32, device=self._z.device)
 
 
 def _hashed(seed: int) -> int:

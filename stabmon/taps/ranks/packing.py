@@ -63,8 +63,8 @@ class Packing:
         self._total = whole_numbers([k for k, c in enumerate(columns) if c.statistic == _TOTAL])
         self._of = whole_numbers([k for k, c in enumerate(columns) if c.statistic == _OF])
         self._split = any(_are(columns, "part")) or self._several
-        self._failed = torch.ones(union.taps, device=device)
-        self._nothing = torch.full((len(columns),), torch.nan, device=device)
+        self._failed = torch.ones(union.taps, dtype=torch.float32, device=device)
+        self._nothing = torch.full((len(columns),), torch.nan, dtype=torch.float32, device=device)
 
     def alone(self, values: Tensor) -> Tensor:
         """float32[union]: what this rank's values, float32[column], tell without the others'."""
