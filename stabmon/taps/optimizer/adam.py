@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from stabmon.taps.ranks.sharding import local, parts, summands
+from stabmon.taps.real import real
 
 _EIGHT_BIT = "bitsandbytes.functional"
 _SCALED = 256
@@ -81,10 +82,10 @@ def moments(optimizer: Optimizer, wanted: Container[int]) -> Iterator[Moment]:
                 continue
             if local(p.grad).shape != local(p).shape:  # spread otherwise than the parameter and its moments
                 continue
-            corrected = _corrected(optimizer.state.get(p, {}), group, local(p.detach()))
-            if corrected is not None:
+            held, gradient = real(local(p.detach())), real(local(p.grad.detach()))
+            if (corrected := _corrected(optimizer.state.get(p, {}), group, held)) is not None:
                 m_hat, v_hat = corrected
-                yield Moment(local(p.detach()), p, local(p.grad.detach()), m_hat, v_hat.sqrt(), group, plain)
+                yield Moment(held, p, gradient, m_hat, v_hat.sqrt(), group, plain)
 
 
 def _corrected(state: Mapping[str, Any], group: Mapping[str, Any], p: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -103,7 +104,7 @@ def _held(state: Mapping[str, Any], name: str, number: str) -> Tensor | None:
     """A moment as torch keeps it, or bitsandbytes: in 32 bits, or in 8 with one scale per 256 values."""
     moment: Tensor | None = state.get(name, state.get(f"state{number}"))
     if moment is None or moment.dtype != torch.uint8:
-        return None if moment is None else local(moment)
+        return None if moment is None else real(local(moment))
     scales, code = state.get(f"absmax{number}"), state.get(f"qmap{number}")
     if scales is None or code is None or _EIGHT_BIT not in sys.modules:
         return None

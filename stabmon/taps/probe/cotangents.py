@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from stabmon.taps.probe.probe import Answer
+from stabmon.taps.real import real
 
 COUNT = 4
 """Cotangents of each kind."""
@@ -80,14 +81,14 @@ class Cotangents:
         """float32[k, B] of u . J_l delta_l, a new u for each row."""
         assert answer.z is not None
         leaves = list(answer.leaves.values())
-        moves = [toward[name].detach().float() - leaf.detach().float() for name, leaf in answer.leaves.items()]
+        moves = [real(toward[k].detach()).float() - real(leaf.detach()).float() for k, leaf in answer.leaves.items()]
         blocks = self._index_of(answer)
         rows = []
         for _ in range(self._count):
             gradients = answer.differentiate(answer.z, draw().to(answer.z.dtype), leaves)
             nothing = moves[0].new_zeros(())
             dots = [
-                nothing if g is None else torch.dot(g.reshape(-1).float(), move.reshape(-1)).to(nothing.device)
+                nothing if g is None else torch.dot(real(g).reshape(-1).float(), move.reshape(-1)).to(nothing.device)
                 for g, move in zip(gradients, moves, strict=True)
             ]
             rows.append(nothing.new_zeros(self._blocks).index_add(0, blocks, torch.stack(dots)))

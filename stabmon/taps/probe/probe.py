@@ -14,8 +14,9 @@ from stabmon.taps.probe.calls import Call, tensors_in
 from stabmon.taps.probe.returned import IGNORE_INDEX, counted, loss_of, output_of, predicts_classes
 from stabmon.taps.probe.swapped import swapped
 from stabmon.taps.probe.undisturbed import device_of, undisturbed
+from stabmon.taps.real import real
 
-FULL_PRECISION = (torch.float32, torch.float64)
+FULL_PRECISION = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 HALVES = (torch.float16, torch.bfloat16)
 
 Differentiate = Callable[[Tensor, Tensor | None, Sequence[Tensor]], Sequence[Tensor | None]]
@@ -47,7 +48,7 @@ class Answer:
             return None
         gradients = self.differentiate(self.loss, None, list(self.leaves.values()))
         parts = [
-            (gradient * (toward[name].detach() - leaf.detach())).sum().to(self.loss.device)
+            (real(gradient) * real(toward[name].detach() - leaf.detach())).sum().to(self.loss.device)
             for gradient, (name, leaf) in zip(gradients, self.leaves.items(), strict=True)
             if gradient is not None
         ]
