@@ -71,9 +71,16 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         )
         self._written = Written(Path(args.output_dir)) if state.is_world_process_zero else None
 
+    def on_substep_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if self._loss:
+            self._loss.micro_batch()
+
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if self.monitor:
-            self.monitor.step(self._loss.of_step(state.global_step) if self._loss else None)
+        if self.monitor and self._loss:
+            self._loss.micro_batch()
+            self.monitor.step(*self._loss.of_step())
             self._checkpoints.ask(args, control)
             control.should_training_stop |= self.monitor.should_stop
 

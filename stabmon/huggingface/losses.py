@@ -1,42 +1,68 @@
-"""The Trainer's own loss of a step, where the model does not return what is minimised."""
+"""The Trainer's own loss of a step and its targets, where the model does not return what is minimised."""
 
 from __future__ import annotations
 
+import logging
 import sys
-import weakref
+from collections.abc import Mapping
 from types import FrameType
+from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn import functional as F
 from transformers import Trainer
+
+_IGNORED = -100
+
+_log = logging.getLogger("stabmon")
 
 
 class TrainerLoss:
-    """Read under label smoothing, a `compute_loss_func`, or a Trainer with a `compute_loss` of its own.
+    """Read under label smoothing, a `compute_loss_func`, a Trainer with a `compute_loss` or `training_step` of its own,
+    and in several processes that count each other's tokens: what the model returns is then a part of the loss.
 
-    It is what the Trainer logs, but of each step: the mean over its micro-batches as they count in its gradient. A
-    loss that is not finite shows only with `logging_nan_inf_filter=False`: the Trainer itself leaves it out.
+    It is what the Trainer logs, but of each step: the sum over its micro-batches as they count in its gradient, also
+    where it is not finite. The Trainer hands neither loss nor batch to a callback, so its own variables are looked at.
     """
 
     def __init__(self) -> None:
         trainer = _calling_trainer()
-        self._trainer = weakref.ref(trainer) if trainer is not None and _has_its_own(trainer) else None
-        self._total: Tensor | None = None
+        self._own = trainer is not None and _has_its_own(trainer)
+        self._needed = self._own or (trainer is not None and _counts_all_tokens(trainer))
+        self._parts: list[Tensor] = []
+        self._targets: Tensor | None = None
 
-    def of_step(self, step: int) -> Tensor | None:
-        """Scalar on the device, at the end of that step; None: what the model returned is the loss."""
-        trainer = self._trainer() if self._trainer else None
-        total = getattr(trainer, "_tr_loss", None)
-        if not isinstance(total, Tensor):
-            return None
-        # The Trainer adds up the losses on the device, and begins again when it has logged them.
-        anew = getattr(trainer, "_globalstep_last_logged", None) == step - 1
-        before, self._total = self._total, total.detach().clone()
-        return self._total if anew or before is None else self._total - before
+    def micro_batch(self) -> None:
+        """At the end of each micro-batch, from inside the event."""
+        try:
+            if self._needed and (found := _of_micro_batch()):
+                loss, inputs = found
+                self._parts.append(loss.detach())
+                self._targets = _targets(inputs) if self._own else None
+        except Exception:  # nothing of ours may end a training
+            _log.exception("stabmon: the Trainer's own loss cannot be read any more; training goes on")
+            self._needed = False
+
+    def of_step(self) -> tuple[Tensor | None, Tensor | None]:
+        """The loss, a scalar on the device, and the targets of the last micro-batch, after its end; None: those that
+        the model was given, and what it returned."""
+        loss = torch.stack(self._parts).sum() if self._parts else None
+        targets, self._targets = self._targets, None
+        self._parts.clear()
+        return loss, targets
 
 
 def _has_its_own(trainer: Trainer) -> bool:
     given = (getattr(trainer, name, None) for name in ("label_smoother", "compute_loss_func"))
-    return any(found is not None for found in given) or type(trainer).compute_loss is not Trainer.compute_loss
+    changed = (getattr(type(trainer), name) is not getattr(Trainer, name) for name in ("compute_loss", "training_step"))
+    return any(found is not None for found in given) or any(changed)
+
+
+def _counts_all_tokens(trainer: Trainer) -> bool:
+    """Whether each process divides by the tokens of all, and the Trainer multiplies by their number afterwards."""
+    shared = trainer.args.world_size > 1 and getattr(trainer.args, "average_tokens_across_devices", False)
+    return bool(shared and getattr(trainer, "model_accepts_loss_kwargs", False))
 
 
 def _calling_trainer() -> Trainer | None:
@@ -47,3 +73,31 @@ def _calling_trainer() -> Trainer | None:
             return caller
         frame = frame.f_back
     return None
+
+
+def _of_micro_batch() -> tuple[Tensor, Any] | None:
+    """The loss and the batch that the calling Trainer's loop has just trained on."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and "tr_loss_step" not in frame.f_code.co_varnames:
+        frame = frame.f_back
+    if frame is None:
+        return None
+    variables = frame.f_locals
+    loss, inputs = variables.get("tr_loss_step"), variables.get("inputs")
+    if isinstance(variables, dict):
+        variables.clear()  # before Python 3.13 it is a copy, which would keep the batches until the next look
+    return (loss, inputs) if isinstance(loss, Tensor) else None
+
+
+def _targets(inputs: Any) -> Tensor | None:
+    """The batch's whole-number labels, beside the outputs: those of a language model, which are its inputs, belong one
+    further to the left."""
+    labels = inputs.get("labels") if isinstance(inputs, Mapping) else None
+    if not isinstance(labels, Tensor) or labels.dtype not in (torch.int16, torch.int32, torch.int64):
+        return None
+    tokens = inputs.get("input_ids")
+    alike = isinstance(tokens, Tensor) and tokens.ndim == 2 and tokens.shape == labels.shape
+    if not alike or "decoder_input_ids" in inputs:
+        return labels
+    same = ((tokens == labels) | (labels == _IGNORED)).all()
+    return torch.where(same, F.pad(labels[:, 1:], (0, 1), value=_IGNORED), labels)
