@@ -152,3 +152,25 @@ def test_after_an_exception_the_next_run_of_the_same_model_is_what_it_would_be(
     assert logs == [(end, 1), ("finished", STEPS)]
     assert not any(m._forward_pre_hooks or m._forward_hooks for m in model.modules())
     assert not any(p._post_accumulate_grad_hooks for p in model.parameters())
+
+
+def test_a_run_that_goes_on_between_two_readings_reads_all_that_one_does_which_goes_on_at_one(tmp_path: Path) -> None:
+    def read(start_step: int) -> set[str]:
+        model = Decoder()
+        [optimizer] = adamw(model)
+        kept = Keep()
+        settings = {**watched(tmp_path, kept), "every": 4, "probe_every": 4, "level": "deep"}
+        with Monitor(model, optimizer, start_step=start_step, **settings) as monitor:
+            for inputs, targets in batches(12 - start_step):
+                loss = loss_of(model, inputs, targets)
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                monitor.step(loss, targets)
+        snapshot = next(snapshot for snapshot in kept.snapshots if snapshot.step == 12)
+        named = zip(snapshot.layout.columns, snapshot.values, strict=True)
+        return {f"{statistic} {site}" for (statistic, site), value in named if not np.isnan(value)}
+
+    at, between = read(7), read(5)
+    assert any(name.startswith("attention_entropy") for name in at)
+    assert between == at

@@ -233,6 +233,7 @@ def test_a_compiled_part_inside_an_attention_stays_compiled_and_the_attention_is
     for due in (True, False, True, False, True):
         tap.arm(Due(layers=due))
         backward(model)
+        tap.read()
     assert read(tap) == pytest.approx(measured(Attention, seeded().eval(), backward))
     assert counters["stats"]["unique_graphs"] == 2  # with the function mode and without it
     assert sum(counters["graph_break"].values()) == 0

@@ -82,7 +82,7 @@ def _masks(given: Mapping[str, Any], heads: int) -> list[Tensor]:
     found = [] if padding is None else [padding.reshape(-1, 1, 1, padding.shape[-1])]
     found += [] if mask is None else [mask.unflatten(0, (-1, heads)) if mask.ndim == 3 else mask]
     return [
-        torch.zeros(m.shape, device=m.device).masked_fill(m, -torch.inf) if m.dtype == torch.bool else m.float()
+        m.new_zeros(m.shape, dtype=torch.float32).masked_fill(m, -torch.inf) if m.dtype == torch.bool else m.float()
         for m in found
     ]
 

@@ -35,7 +35,8 @@ _QUERY = re.compile(r"^(q|query|to_q|wq|q_?proj(ection)?|q_lin(ear)?|query_proj)
 
 
 class Attention:
-    """Watches, in eager training forwards of steps where layers are due, what attention layers call.
+    """Watches, in eager training forwards of steps where layers are due, what attention layers call; in the first step
+    which ones do so.
 
     A function mode is on for just so long: outside these forwards, and in compiled graphs, there is none of it.
     """
@@ -123,7 +124,9 @@ class Attention:
 
     def _entering(self, place: int, heads: int | None) -> Callable[..., None]:
         def enter(*_: Any) -> None:
-            if torch.compiler.is_compiling() or tracing.on or not (self._due.layers and self._parts.forward.training):
+            if torch.compiler.is_compiling() or tracing.on or not self._parts.forward.training:
+                return
+            if not self._due.layers and self._order is not None:
                 return
             if self._error is None and not in_backward():
                 watch = _Watch(self, place, heads)
@@ -154,7 +157,7 @@ class Attention:
     def _add(self, place: int, scores: Tensor, sample: Sample, tokens: Tensor) -> None:
         if self._order is None:
             self._seen.add(place)
-        if scores.numel() == 0:
+        if scores.numel() == 0 or not self._due.layers:
             return
         counted = self._counted(tokens)
         values, queries = summary(scores, None if counted is None else sample.of(counted.unsqueeze(-1)).squeeze(-1))
