@@ -14,7 +14,9 @@ from torch.utils.hooks import RemovableHandle
 
 from stabmon.taps.compiled import settled_by_tracing, tracing
 from stabmon.taps.hooks import Hook
+from stabmon.taps.mode import Mode
 from stabmon.taps.model.tokens import Tokens, parameters_of
+from stabmon.taps.notices import Notices
 from stabmon.taps.probe.calls import Call, tensors_in
 from stabmon.taps.probe.undisturbed import device_of
 from stabmon.taps.ranks.sharding import beside, local
@@ -24,7 +26,8 @@ class Forward:
     """The root is the first module with norm layers whose training forward runs: the outermost one that is called.
 
     `training` is True from the start of a training forward of the root to the start of its next other one. A forward
-    in eval mode counts as training while none in training mode has been seen: some train so, without dropout.
+    in eval mode counts as training while none in training mode has been seen: some train so, without dropout; and again
+    after a step that had no other.
     """
 
     def __init__(
@@ -33,6 +36,7 @@ class Forward:
         norms: Iterable[str],
         failed: Callable[[Exception], None],
         stacks: Collection[str] = (),
+        notices: Notices | None = None,
     ) -> None:
         """`norms`: names of all norm layers, watched or not; `stacks`: of the modules that hold the lists of blocks."""
         tracing.forget()
@@ -53,6 +57,7 @@ class Forward:
         self.forget: Callable[[], object] = lambda: None
         """Called when what was taken for training until now was an evaluation."""
         self._lenient = True
+        self._mode = Mode(notices or Notices())
         self._model = model
         self._first: Call | None = None
         self._called = self._running = False
@@ -103,6 +108,8 @@ class Forward:
     def new_step(self) -> None:
         """Forget the finished step's losses."""
         self._losses.zero_()
+        if not self._lenient:
+            self._mode.stepped()
 
     def mean_loss(self) -> Tensor | None:
         """The step's loss from what the root returned: the micro-batches' sum where each was already divided by the
@@ -164,6 +171,10 @@ class Forward:
         if not gate.is_root():
             self._piece(module)
             return False
+        if torch.is_grad_enabled() and module.training:
+            self._mode.training = True
+        elif torch.is_grad_enabled():
+            self._mode.evaluating = True
         self.training = self._running = training
         if training:
             self.last = Call(args, dict(kwargs), None if module is self._model else module)
@@ -178,7 +189,8 @@ class Forward:
         """Whether a call of the module is a training one; the first such call makes it the root."""
         if module.training and self._lenient:
             self._begin()
-        training = (module.training or self._lenient) and grad and not _exported()
+        taken = module.training or self._lenient or self._mode.in_eval
+        training = taken and grad and not _exported()
         if self.root is None and training:
             self.root = module
         return training
@@ -188,7 +200,7 @@ class Forward:
         self._lenient = False
         if self.root is not None:
             self.root, self._called, self.training, self.whole = None, False, False, True
-            self.new_step()
+            self._losses.zero_()
             self.forget()
 
     def _after(self, gate: _Gate, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:

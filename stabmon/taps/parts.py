@@ -74,7 +74,7 @@ def examine(model: nn.Module, optimizers: Sequence[Optimizer], settings: Setting
     groups = group_parameters(parameters, blocks, norm_sites([norm.name for norm in norms], blocks))
     failed = partial(_log.error, "stabmon: watching the model's forward failed: %r")
     stacks = {block.rpartition(".")[0].rpartition(".")[0] for block in blocks}
-    forward = Forward(model, [norm.name for norm in found], failed, stacks)
+    forward = Forward(model, [norm.name for norm in found], failed, stacks, notices)
     return Parts(
         model=model,
         optimizers=optimizers,
