@@ -26,6 +26,7 @@ from stabmon.taps.loss import Loss
 from stabmon.taps.model.anatomy import group_parameters
 from stabmon.taps.model.architecture import Architecture, recognise
 from stabmon.taps.model.origin import Origin
+from stabmon.taps.newcomers import Newcomers
 from stabmon.taps.notices import IN_PIECES, LATE, Notice
 from stabmon.taps.optimizer.updates import Updates
 from stabmon.taps.output_change import OutputChange
@@ -93,6 +94,7 @@ class Instruments:
         self._taps += extra_taps(settings.level, parts)
         self.baselines = Baselines(self._forward, parts.notices)
         self.origin = Origin(model, parts.notices)
+        self._newcomers = Newcomers(model, parts.notices)
         self.architecture = Architecture()
         """What the model is; known after the first step."""
         self._placement = settings.placement
@@ -154,6 +156,7 @@ class Instruments:
         if self._layout is None:
             self._settle()
             self.failures.append(Event(step, now, ARCHITECTURE, self.architecture.detail))
+        self._newcomers.look(step)
         self.failures += [Event(step, now, NOT_SEEN, detail) for detail in self._parts.notices.take()]
         assert self._layout is not None
         own = torch.cat([self._or_nan(tap, values[tap.name]) for tap in self._taps])

@@ -34,6 +34,9 @@ _MODEL = Site("")
 class _Way(Protocol):
     """A way to find out, chosen once by what the probe can do."""
 
+    @property
+    def probe(self) -> Probe: ...
+
     def measure(self, before: Mapping[str, Tensor], now: Mapping[str, Tensor], blocks: bool, seed: int) -> Found:
         """`before`: theta_t; `now`: theta_{t+1} of the same parameters, none where this step took no copies."""
         ...
@@ -98,7 +101,7 @@ class OutputChange:
         if way is None:
             return {}
         before = dict(self._before() or {})
-        now = {name: p.detach() for name, p in self._model.named_parameters() if name in before}
+        now = {name: p.detach() for name, p in way.probe.parameters.items() if name in before}
         return way.measure(before, now, self._due.blocks, self._step)
 
     def _choose(self) -> _Way | None:

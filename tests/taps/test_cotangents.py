@@ -173,3 +173,22 @@ def test_where_outputs_are_rounded_the_change_is_estimated_and_the_loss_read_abo
     else:
         assert math.isnan(actual)
         assert predicted == pytest.approx(truth, rel=0.1)
+
+
+def test_sparse_gradients_of_an_embedding_give_what_dense_ones_do() -> None:
+    torch.manual_seed(0)
+    values = {"0.weight": torch.randn(7, 3), "1.weight": torch.randn(4, 3), "1.bias": torch.randn(4)}
+    toward = {name: value + 0.1 * torch.randn_like(value) for name, value in values.items()}
+    cotangents, tokens = Cotangents([["0.weight"], ["1.weight", "1.bias"]]), torch.tensor([[1, 2, 2, 5]])
+
+    def look(answer: Answer) -> list[Tensor | None]:
+        return [cotangents.block_changes(answer, toward, 1), answer.slope(toward)]
+
+    found = []
+    for sparse in (False, True):
+        model = nn.Sequential(nn.Embedding(7, 3, sparse=sparse), nn.Linear(3, 4))
+        found.append(Probe(model, Call((tokens,), {}), tokens.clamp(max=3))(values, look))
+    for dense, other in zip(*found, strict=True):
+        assert dense is not None
+        assert other is not None
+        assert other.tolist() == pytest.approx(dense.tolist(), rel=1e-6)

@@ -122,6 +122,6 @@ def _votes(outputs: Sequence[Tensor], places: Sequence[tuple[int, int]]) -> Iter
 
 def _answered(model: nn.Module, call: Call) -> Any:
     """What it returns in eval mode; nothing of it changes."""
-    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    buffers = {id(buffer): buffer.clone() for buffer in model.buffers()}
     with torch.no_grad(), undisturbed(model, call.module):
         return swapped(model, buffers, lambda: call(model))

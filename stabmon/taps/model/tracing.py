@@ -69,7 +69,7 @@ def trace(model: nn.Module, call: Call, norms: Sequence[str], blocks: Sequence[s
     """Follow one eager forward in eval mode without gradients. The model is left as it was; hooks of others fire."""
     found = Trace()
     where = _Where(found, frozenset(norms), frozenset(blocks))
-    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    buffers = {id(buffer): buffer.clone() for buffer in model.buffers()}
     with torch.no_grad(), undisturbed(model, call.module), where.watching(model), _Functions(where), where.tensors:
         swapped(model, buffers, lambda: call(model))
     return found

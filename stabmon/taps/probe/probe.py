@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 import torch
@@ -76,6 +77,11 @@ class Probe:
     """Whether the model returns no output of its own."""
     differentiate: Differentiate = field(default_factory=lambda: by_grad)
 
+    @cached_property
+    def parameters(self) -> Mapping[str, nn.Parameter]:
+        """By the names that they have at first: pruning gives them others, and some may leave the model."""
+        return dict(self.model.named_parameters())
+
     def _labelled(self) -> Tensor:
         """Scalar bool: whether any label of the probe counts; the loss over none is not a number."""
         labels = self.call.named("labels")
@@ -90,10 +96,11 @@ class Probe:
         Always with a graph: without one some kernels round differently, and a difference of outputs would show it.
         """
         leaves = {name: self._widened(value.detach()).requires_grad_() for name, value in values.items()}
-        rest = {name: self._widened(p.detach()) for name, p in self.model.named_parameters() if type(p) is nn.Parameter}
-        buffers = {name: self._widened(buffer.clone()) for name, buffer in self.model.named_buffers()}
+        given = {id(self.parameters[name]): leaf for name, leaf in leaves.items()}
+        rest = {id(p): self._widened(p.detach()) for p in self.model.parameters() if type(p) is nn.Parameter}
+        buffers = {id(buffer): self._widened(buffer.clone()) for buffer in self.model.buffers()}
         with undisturbed(self.model, self.call.module), torch.enable_grad():
-            return swapped(self.model, rest | leaves | buffers, lambda: look(self._answer(leaves)))
+            return swapped(self.model, rest | given | buffers, lambda: look(self._answer(leaves)))
 
     def _answer(self, leaves: Mapping[str, Tensor]) -> Answer:
         call = self.call.map(self._widened)
@@ -119,16 +126,21 @@ class Probe:
 
 def by_grad(what: Tensor, cotangent: Tensor | None, leaves: Sequence[Tensor]) -> Sequence[Tensor | None]:
     """Gradients that leave no trace anywhere; re-entrant checkpointing does not allow this."""
-    return torch.autograd.grad(what, leaves, cotangent, retain_graph=True, allow_unused=True)
+    return [_dense(g) for g in torch.autograd.grad(what, leaves, cotangent, retain_graph=True, allow_unused=True)]
 
 
 def by_backward(what: Tensor, cotangent: Tensor | None, leaves: Sequence[Tensor]) -> Sequence[Tensor | None]:
     """The same through `.grad` of the leaves, which are the probe's own and not the model's parameters."""
     what.backward(cotangent, retain_graph=True)
-    gradients = [leaf.grad for leaf in leaves]
+    gradients = [_dense(leaf.grad) for leaf in leaves]
     for leaf in leaves:
         leaf.grad = None
     return gradients
+
+
+def _dense(gradient: Tensor | None) -> Tensor | None:
+    """An embedding's may be sparse."""
+    return gradient.to_dense() if gradient is not None and gradient.is_sparse else gradient
 
 
 @contextmanager

@@ -12,19 +12,17 @@ from torch import Tensor, nn
 _T = TypeVar("_T")
 
 
-def swapped(model: nn.Module, tensors: Mapping[str, Tensor], do: Callable[[], _T]) -> _T:
-    """What `do` returns while the model holds these, by the names of `named_parameters` and `named_buffers`. A tensor
-    in several places is swapped in each of them.
+def swapped(model: nn.Module, tensors: Mapping[int, Tensor], do: Callable[[], _T]) -> _T:
+    """What `do` returns while the model holds these, by the id of the parameter or buffer in whose place they are. One
+    in several places is swapped in each of them, one that the model no longer has in none.
 
     Places are listed here, each module's once, since with `tie_weights` torch lists a module that has two names (a
     block that is applied twice, an alias of a layer) under both: it is swapped twice, and what is then put back is not
     the model's own parameter.
     """
-    own = dict(chain(model.named_parameters(), model.named_buffers()))
-    new = {id(own[name]): tensor for name, tensor in tensors.items()}
     root = _Root(model, do)
     found: _T = torch.func.functional_call(
-        root, {place: new[id(t)] for place, t in _places(root) if id(t) in new}, (), tie_weights=False
+        root, {place: tensors[id(t)] for place, t in _places(root) if id(t) in tensors}, (), tie_weights=False
     )
     return found
 
