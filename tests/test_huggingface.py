@@ -59,7 +59,8 @@ def trainer(network: torch.nn.Module, folder: Path, *callbacks: Any, **arguments
         "max_steps": STEPS, "per_device_train_batch_size": BATCH, "learning_rate": 1e-2, "report_to": [],
         "save_strategy": "no", "disable_tqdm": True, "use_cpu": True, "lr_scheduler_type": "constant", **arguments,
     }  # fmt: skip
-    return Trainer(network, TrainingArguments(str(folder), **given), train_dataset=Tokens(), callbacks=list(callbacks))
+    chosen = TrainingArguments(str(folder), **given)
+    return Trainer(network, chosen, train_dataset=Tokens(), eval_dataset=Tokens(4), callbacks=list(callbacks))
 
 
 def callback(folder: Path, *sinks: Any, **settings: Any) -> StabilityCallback:

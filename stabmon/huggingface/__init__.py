@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-from torch.optim import Optimizer
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from stabmon.detectors import Detector
 from stabmon.detectors.given import detectors_of
+from stabmon.huggingface.callers import output_folder
 from stabmon.huggingface.checkpoints import AlertCheckpoints, Written
+from stabmon.huggingface.endings import Endings, how
 from stabmon.huggingface.losses import TrainerLoss
 from stabmon.huggingface.reporters import History, reporting_trackers
 from stabmon.monitor import Monitor
 from stabmon.reaction import on_critical
+from stabmon.records import RunState
 from stabmon.settings import Settings
 from stabmon.sinks import Sink
+
+_NAME = "stabmon"
+"""Under which the Trainer's checkpoints keep what the run is called."""
+_endings = Endings()
 
 
 class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not followed: it is huge
@@ -40,6 +45,7 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self._settings = settings
         self._history = History()
         self._checkpoints = AlertCheckpoints()
+        self._folder = Path()
         self._written: Written | None = None
         self._loss: TrainerLoss | None = None
         self.monitor: Monitor | None = None
@@ -48,20 +54,20 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        if self.monitor:  # a run that ended in an exception, such as too large a batch, never said so
-            self.monitor.close("failed", linger=False)
-        model: nn.Module = kwargs["model"]
-        optimizer: Optimizer = kwargs["optimizer"]
+        self._close(how(), linger=False)  # of a run that ended in an exception, such as too large a batch
+        _endings.close()
+        self._checkpoints.give_up(args)
         chosen = Settings.of(**self._settings)
         settings = {**self._settings, "folder": chosen.folder or Path(args.output_dir) / "stabmon"}
+        settings["run"] = chosen.run or _recorded(state)
         if state.is_world_process_zero and not chosen.disabled and chosen.log_to in (None, "trainer"):
-            settings["log_to"] = [self._history, *reporting_trackers(args, state, model)]
+            settings["log_to"] = [self._history, *reporting_trackers(args, state, kwargs["model"])]
         self._loss = TrainerLoss()
         if chosen.on_alert == "checkpoint":
             settings["on_alert"] = on_critical(self._checkpoints.want)
         self.monitor = Monitor(
-            model,
-            optimizer,
+            kwargs["model"],
+            kwargs["optimizer"],
             detectors=self._detectors,
             sinks=self._sinks,
             framework="huggingface",
@@ -69,7 +75,11 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
             max_steps=state.max_steps if state.max_steps > 0 else None,
             **settings,
         )
-        self._written = Written(Path(args.output_dir)) if state.is_world_process_zero else None
+        _endings.begun(self.monitor)
+        if log := self.monitor.run_log:
+            state.stateful_callbacks[_NAME] = {"run": log.stem}
+        self._folder = Path(output_folder(args))
+        self._written = Written(self._folder) if state.is_world_process_zero else None
 
     def on_substep_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -81,11 +91,11 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         if self.monitor and self._loss:
             self._loss.micro_batch()
             self.monitor.step(*self._loss.of_step())
-            self._checkpoints.ask(args, control)
+            self._checkpoints.ask(args, state, control)
             control.should_training_stop |= self.monitor.should_stop
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self._checkpoints.set_aside(args, state.global_step)
+        self._checkpoints.set_aside(self._folder, args, state)
         if self.monitor and self._written:
             self.monitor.saved(*self._written.news(state.global_step))
 
@@ -100,8 +110,16 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
+        self._checkpoints.give_up(args)
         self._close("finished")
 
-    def _close(self, state: Any) -> None:
+    def _close(self, state: RunState, linger: bool = True) -> None:
         if self.monitor:
-            self.monitor.close(state)
+            _endings.ended(self.monitor)
+            self.monitor.close(state, linger=linger)
+
+
+def _recorded(state: TrainerState) -> str | None:
+    """What the run that goes on is called; the newest one in the folder may be another."""
+    found = state.stateful_callbacks.get(_NAME) if state.global_step else None
+    return found.get("run") if isinstance(found, Mapping) else None

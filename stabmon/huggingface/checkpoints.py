@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from torch import distributed
-from transformers import TrainerControl, TrainingArguments
+from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from stabmon.records import Alert
 
@@ -29,38 +29,53 @@ class AlertCheckpoints:
         self._alert: Alert | None = None
         self._saving: Alert | None = None
         self._limit: int | None = None
+        self._best: str | None = None
         self._ours = False
 
     def want(self, alert: Alert) -> None:
         """Ask for one after this step."""
         self._alert = alert
 
-    def ask(self, args: TrainingArguments, control: TrainerControl) -> None:
+    def ask(self, args: TrainingArguments, state: TrainerState, control: TrainerControl) -> None:
         """At the end of a step: have the Trainer save, without deleting others, if one is wanted."""
+        unsaved = self.give_up(args)  # with save_strategy="best" an evaluation decides whether a step is saved
+        self._alert = self._alert or unsaved
         if self._alert is None:
             return
         self._saving, self._alert = self._alert, None
-        self._ours = not control.should_save
+        self._ours, self._best = not control.should_save, state.best_model_checkpoint
         self._limit, args.save_total_limit = args.save_total_limit, None
         control.should_save = True
 
-    def set_aside(self, args: TrainingArguments, step: int) -> None:
+    def give_up(self, args: TrainingArguments) -> Alert | None:
+        """What was asked for and not written until now is no longer expected; the alert that it was for."""
+        unsaved, self._saving = self._saving, None
+        if unsaved is not None:
+            args.save_total_limit = self._limit
+        return unsaved
+
+    def set_aside(self, folder: Path, args: TrainingArguments, state: TrainerState) -> None:
         """It is written: out of the reach of later deletions with it. Every rank must come here."""
-        if self._saving is None:
+        alert = self.give_up(args)
+        if alert is None:
             return
-        alert, self._saving = self._saving, None
-        args.save_total_limit = self._limit
         try:
             if distributed.is_available() and distributed.is_initialized():
                 distributed.barrier()  # each rank writes a part of the checkpoint
+            written = folder / f"{_PREFIX}{state.global_step}"
+            best = state.best_model_checkpoint is not None and Path(state.best_model_checkpoint) == written
+            ours = self._ours and not (best and args.save_strategy == "best")
+            if best and ours:  # without the alert the Trainer would not have saved it
+                state.best_model_checkpoint = self._best
             if args.should_save:
-                self._keep(Path(args.output_dir), step, alert.since)
+                self._keep(written, ours, alert.since)
         except Exception:  # nothing of ours may end a training
-            _log.exception("stabmon: the checkpoint of step %d could not be set aside; training goes on", step)
+            _log.exception("stabmon: checkpoint of step %d could not be set aside; training goes on", state.global_step)
 
-    def _keep(self, folder: Path, step: int, since: int) -> None:
-        written, kept = folder / f"{_PREFIX}{step}", folder / f"stabmon-alert-step-{step}"
-        if self._ours:
+    def _keep(self, written: Path, ours: bool, since: int) -> None:
+        folder, step = written.parent, written.name.removeprefix(_PREFIX)
+        kept = folder / f"stabmon-alert-step-{step}"
+        if ours:
             written.rename(kept)
         else:
             _copy(written, kept)

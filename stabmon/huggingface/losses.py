@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Mapping
-from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import Trainer
+
+from stabmon.huggingface.callers import micro_batch, trainers
 
 _IGNORED = -100
 
@@ -27,7 +27,7 @@ class TrainerLoss:
     """
 
     def __init__(self) -> None:
-        trainer = _calling_trainer()
+        trainer, _ = next(trainers(), (None, None))
         self._own = trainer is not None and _has_its_own(trainer)
         self._needed = self._own or (trainer is not None and _counts_all_tokens(trainer))
         self._parts: list[Tensor] = []
@@ -36,7 +36,7 @@ class TrainerLoss:
     def micro_batch(self) -> None:
         """At the end of each micro-batch, from inside the event."""
         try:
-            if self._needed and (found := _of_micro_batch()):
+            if self._needed and (found := micro_batch()):
                 loss, inputs = found
                 self._parts.append(loss.detach())
                 self._targets = _targets(inputs) if self._own else None
@@ -63,30 +63,6 @@ def _counts_all_tokens(trainer: Trainer) -> bool:
     """Whether each process divides by the tokens of all, and the Trainer multiplies by their number afterwards."""
     shared = trainer.args.world_size > 1 and getattr(trainer.args, "average_tokens_across_devices", False)
     return bool(shared and getattr(trainer, "model_accepts_loss_kwargs", False))
-
-
-def _calling_trainer() -> Trainer | None:
-    """It never hands itself to a callback, so it is looked for among the callers."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if isinstance(caller := frame.f_locals.get("self"), Trainer):
-            return caller
-        frame = frame.f_back
-    return None
-
-
-def _of_micro_batch() -> tuple[Tensor, Any] | None:
-    """The loss and the batch that the calling Trainer's loop has just trained on."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and "tr_loss_step" not in frame.f_code.co_varnames:
-        frame = frame.f_back
-    if frame is None:
-        return None
-    variables = frame.f_locals
-    loss, inputs = variables.get("tr_loss_step"), variables.get("inputs")
-    if isinstance(variables, dict):
-        variables.clear()  # before Python 3.13 it is a copy, which would keep the batches until the next look
-    return (loss, inputs) if isinstance(loss, Tensor) else None
 
 
 def _targets(inputs: Any) -> Tensor | None:

@@ -75,3 +75,72 @@ def test_without_a_limit_nothing_needs_to_be_kept(tmp_path: Path) -> None:
 def test_a_warning_writes_nothing(tmp_path: Path) -> None:
     run(tmp_path, AlertsAt(6, "warning"), 8, "checkpoint")
     assert names(tmp_path) == {"checkpoint-8"}
+
+
+BEST = {
+    "eval_strategy": "steps", "eval_steps": 2, "metric_for_best_model": "score", "greater_is_better": True,
+    "load_best_model_at_end": True, "max_steps": 8,
+}  # fmt: skip
+
+
+def scored(folder: Path, scores: list[float], **arguments: Any) -> Trainer:
+    """The evaluations at steps 2, 4, 6 and 8 give these scores; there is an alert at step 4."""
+    given = iter(scores)
+    watcher = callback(folder / "runs", detectors=[AlertsAt(4)], on_alert="checkpoint")
+    running = trainer(model(), folder, watcher, **{**SAVING, **BEST, **arguments})
+    running.compute_metrics = lambda _: {"score": next(given)}
+    running.train()
+    return running
+
+
+@pytest.mark.parametrize(
+    ("scores", "best", "alert"),
+    [
+        ([1, 0, 2, 0], "checkpoint-6", "stabmon-alert-step-5"),
+        ([1, 2, 0, 0], "checkpoint-4", "stabmon-alert-step-4"),
+        ([2, 0, 1, 0], "checkpoint-2", "stabmon-alert-step-5"),
+    ],
+)
+def test_where_the_score_decides_what_is_saved_the_best_stays_and_the_alerts_own_comes_a_step_later(
+    tmp_path: Path, scores: list[float], best: str, alert: str
+) -> None:
+    running = scored(tmp_path, scores, save_strategy="best")
+    assert Path(running.state.best_model_checkpoint).name == best
+    assert {best, alert} <= names(tmp_path)
+    assert running.args.save_total_limit == 1
+
+
+def test_the_best_of_what_the_trainer_saves_is_not_the_alerts_own(tmp_path: Path) -> None:
+    running = scored(tmp_path, [1, 3, 0, 0], save_steps=6)
+    assert names(tmp_path) == {"checkpoint-8", "stabmon-alert-step-4"}
+    assert running.state.best_model_checkpoint is None, "of step 4, the best, the Trainer itself saves none"
+
+
+def test_an_alert_in_a_search_has_its_place_beside_the_trials_checkpoints(tmp_path: Path) -> None:
+    class Searching(Trainer):  # type: ignore[misc]  # transformers is not followed
+        def _get_output_dir(self, trial: Any) -> str:
+            return str(Path(self.args.output_dir) / f"run-{trial}")
+
+    watcher = callback(tmp_path / "runs", detectors=[AlertsAt(3)], on_alert="checkpoint")
+    usual = trainer(model(), tmp_path, max_steps=4, **SAVING)
+    running = Searching(usual.model, usual.args, train_dataset=usual.train_dataset, callbacks=[watcher])
+    running._hp_search_setup = lambda trial: None
+    running.train(trial={"learning_rate": 1e-3})
+    (folder,) = tmp_path.glob("run-*")
+    assert names(folder) == {"checkpoint-4", "stabmon-alert-step-3"}
+
+
+def test_an_alert_whose_checkpoint_an_exception_prevented_is_none_of_the_next_training(tmp_path: Path) -> None:
+    class Breaks(TrainerCallback):
+        def on_evaluate(self, *_: Any, **__: Any) -> None:
+            raise RuntimeError("out of memory")
+
+    watcher = callback(tmp_path / "runs", detectors=[AlertsAt(3)], on_alert="checkpoint")
+    running = trainer(model(), tmp_path, watcher, Breaks(), max_steps=4, eval_strategy="steps", eval_steps=3, **SAVING)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        running.train()
+    watcher._detectors = [AlertsAt(99)]
+    running.remove_callback(Breaks)
+    running.train()
+    assert names(tmp_path) == {"checkpoint-4"}
+    assert running.args.save_total_limit == 1
