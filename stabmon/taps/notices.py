@@ -22,11 +22,12 @@ class Notice:
 NO_BASELINES = "so no baseline losses are told, and a stall is warned of but never called critical"
 """What a user loses by it."""
 LATE = Notice(
-    message="the model was compiled and called before this Monitor was made, so its graphs do not know of it. Steps "
-    "in which layers are read run without torch.compile: slower, and rounded as an eager step is; its first step is "
-    "not read. To have neither, make it before the model's first forward, or call torch._dynamo.reset() before it",
+    message="the model, or one like it in this process, was compiled and called before this Monitor was made, so the "
+    "graphs do not know of it. Steps in which layers are read run without torch.compile: slower, and rounded as an "
+    "eager step is; its first step is not read. To have neither, make it before the model's first forward, and after "
+    "another training in this process call torch._dynamo.reset() before it",
     what="the first step",
-    why="The model was compiled and called before the Monitor was made.",
+    why="The model, or one like it in this process, was compiled and called before the Monitor was made.",
     todo="Make the Monitor before the model's first forward, or call torch._dynamo.reset() before it.",
 )
 IN_PIECES = Notice(
