@@ -51,10 +51,11 @@ class _Zeros:
 
 class NonFinite:
     """Critical at the first Inf, and at the second loss of exactly 0 that comes at once after ordinary ones; silent on
-    steps that were skipped for gradients that are not finite (a loss scaler), unless more than 20 in a row; where they
-    are finite, the loop took no step by itself. Where nobody tells of skipped steps, they are those before the first
-    finite gradient at which the loss is finite. A loss alone that is not finite is a warning where all
-    gradients were read and are finite: the mean over no targets is 0/0, and harms no weight.
+    steps that were skipped for gradients that are not finite (a loss scaler), or left out before the backward pass for
+    a loss that alone is not, unless more than 20 in a row; where they are finite, the loop took no step by itself.
+    Where nobody tells of skipped steps, they are those before the first finite gradient at which the loss is finite. A
+    loss alone that is not finite is a warning where all gradients were read and are finite: the mean over no targets is
+    0/0, and harms no weight.
 
     Score: the number of statistics that hold an Inf; or skipped steps in a row / 21.
     """
@@ -105,14 +106,17 @@ class NonFinite:
         return _hiding(self._since, self._zeros.good) if self._zeros.hidden else self._skipping(self._since)
 
     def _skipped(self, snapshot: Snapshot) -> float:
-        """1 where the step was skipped because gradients were not finite, else 0; NaN where that is not known."""
+        """1 where the step was skipped because gradients, or the loss, were not finite, else 0; NaN where that is not
+        known."""
         total, loss = snapshot.scalar("total_grad_sq"), snapshot.scalar("loss")
         if snapshot.layout.slots("skipped_steps").size:
             skipped = snapshot.scalar("skipped_steps")
             # A log tells of a loss scaler's. In training it is any step that the optimizer did not take.
             if not skipped > 0 or not snapshot.layout.slots("grad_sq").size:
                 return skipped
-            return total if isnan(total) else float(not isfinite(total))
+            if isnan(total):  # there was no backward pass
+                return 1.0 if set(_not_finite(snapshot, {})) == {"loss"} else total
+            return float(not isfinite(total))
         self._scaled = self._scaled or isfinite(total)
         if self._scaled or isnan(total):
             return 0.0
@@ -146,8 +150,8 @@ class NonFinite:
             severity="critical",
             action=f"has taken no step since step {since}: the loss scaler, or the loop, skips every one. Stop it and "
             f"go back to the last checkpoint before step {since}; {self._skips} steps are lost so far",
-            cause=f"{self._skips} steps in a row had gradients that were not finite. A loss scaler has made its scale "
-            "ever smaller by then: the overflow is in the model, not in the scale.",
+            cause=f"{self._skips} steps in a row had gradients, or a loss, that were not finite. A loss scaler has by "
+            "then made its scale ever smaller: the overflow is in the model, not in the scale.",
             remedies=(
                 "Use bfloat16 instead of float16.",
                 "Roll back and halve the learning rate.",

@@ -113,6 +113,22 @@ def test_in_training_steps_skipped_for_their_gradients_are_critical_at_the_21st(
     assert "the loss scaler, or the loop, skips every one" in alert.action
 
 
+def test_batches_that_the_loop_leaves_out_for_their_loss_are_silent_up_to_twenty_in_a_row() -> None:
+    def left_out(count: int, inputs: float) -> dict[str, list[float]]:
+        skips = [0.0] * 5 + [1.0] * count + [0.0] * 5
+        total = [NAN if skipped else 1.0 for skipped in skips]
+        loss = [INF if skipped else 3.0 for skipped in skips]
+        stream = [inputs if skipped else 1.0 for skipped in skips]
+        gradients = {"total_grad_sq": total, "grad_sq": total}
+        return {"loss": loss, **gradients, "final_norm_input_msq": stream, "skipped_steps": skips}
+
+    assert alerts_of(NonFinite(), make_series(left_out(20, inputs=1.0))) == []
+    (alert,) = alerts_of(NonFinite(), make_series(left_out(21, inputs=1.0)))
+    assert (alert.step, alert.severity, alert.since) == (26, "critical", 6)
+    broken = alerts_of(NonFinite(), make_series(left_out(1, inputs=INF)))
+    assert told(broken)[0] == (6, "critical"), "the weights are what is not finite"
+
+
 def test_a_log_that_tells_of_skipped_steps_means_those_of_a_loss_scaler() -> None:
     skips = np.array([0.0] * 5 + [1] * 30)
     series = {"loss": [3.0] * 35, "total_grad_sq": np.where(skips == 1, NAN, 1), "skipped_steps": skips}

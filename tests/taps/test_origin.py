@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from math import nan
+from math import inf, nan
 
 import numpy as np
 import pytest
@@ -34,6 +34,13 @@ def test_a_run_from_scratch_is_not_recognised_later_when_it_has_learnt() -> None
     origin = Origin(network())
     assert not any(seen(origin, [5.6, 5.0, 4.0] + [1.0] * 40, [5.5] + [3.2] * 42))
     assert origin.events == []
+
+
+@pytest.mark.parametrize("nothing", [0.0, inf])
+def test_a_first_batch_without_targets_tells_nothing_of_the_weights(nothing: float) -> None:
+    unigrams = [nan] + [3.2] * (READINGS + 2)
+    assert not any(seen(Origin(network()), [nothing] + [3.5] * (READINGS + 2), unigrams))
+    assert any(seen(Origin(network()), [nothing] + [2.4] * (READINGS + 2), unigrams))
 
 
 def test_without_baselines_nothing_is_recognised_by_the_loss() -> None:

@@ -63,7 +63,8 @@ class Origin:
             self._why = "recorded"
 
     def _weigh(self, step: int, loss: float, unigram: float) -> None:
-        self._first = loss if math.isnan(self._first) else self._first
+        if math.isnan(self._first) and 0 < abs(loss) < math.inf:  # not that of a batch without targets: 0/0, or 0
+            self._first = loss
         self._readings += not math.isnan(unigram)
         if self._readings < READINGS:
             return
