@@ -14,11 +14,11 @@ from stabmon.catalog import Array
 from stabmon.detectors.arrays import of_the_model
 from stabmon.detectors.stall_by_loss import ByLoss
 from stabmon.detectors.stall_depth import Depth
-from stabmon.detectors.stall_finding import FOR_GOOD, Stall, Verdict, finding
+from stabmon.detectors.stall_finding import FOR_GOOD, MILD, Stall, Verdict, finding
 from stabmon.detectors.stall_readings import SHARE_FLOOR, Rate, Share, Spell
 from stabmon.detectors.stall_task import Task
 from stabmon.detectors.thresholds import stall as thresholds
-from stabmon.records import SEVERITIES, Finding, Snapshot
+from stabmon.records import SEVERITIES, Finding, Severity, Snapshot
 
 
 class ContextStall:
@@ -29,7 +29,7 @@ class ContextStall:
     Whatever the share: warns of a run that has been back at the unigram loss for 20 steps, and is critical after 60;
     and of one that is still there 150 steps after its share came back, critical after 300: 10 and 20 if its lowest
     block gets no gradient. Warns there too where, in Post-LN, the last norm's input is fourteen times the stream's, or
-    eleven where it had begun to learn. Critical, whatever the share, where that is soon eleven.
+    eleven where it had begun to learn, or soon; critical where it is 80 steps after, unless the share comes back fast.
 
     Score: ln s / ln 1e-4, so 1 at s = 1e-4 and 2 at 1e-8.
     """
@@ -53,7 +53,8 @@ class ContextStall:
     def __init__(self) -> None:
         self._trained, self._probed = Share(), Share()
         self._task, self._depth, self._rate, self._by_loss = Task(), Depth(), Rate(), ByLoss()
-        self._noisy = self._floored = self._back = self._filling = self._swamped = False
+        self._noisy = self._floored = self._back = False
+        self._filling = self._filled = self._swamped = False
         self._step = 0
         self._fell: int | None = None
         """Step of the first collapse."""
@@ -76,7 +77,8 @@ class ContextStall:
             self._judge()
             self._see_return()
             back = self._back and self._step >= self._rate.cut_until  # what a cut does takes its time
-            self._by_loss.see(self._task, self._depth, back, self._swamped, self._step)
+            blocked: Severity | None = "critical" if self._swamped else "warning" if self._filled else None
+            self._by_loss.see(self._task, self._depth, back, blocked, self._step)
         return of_the_model(self._score(), snapshot, "context_share")
 
     def explain(self, site: int) -> Finding:
@@ -118,7 +120,7 @@ class ContextStall:
         trained, probed = snapshot.scalar("context_share"), snapshot.scalar("probe_context_share")
         if self._rate.read(snapshot):
             self._verdict = "falling" if self._verdict in FOR_GOOD else self._verdict
-            self._filling = self._swamped = False
+            self._filling = self._filled = self._swamped = False
             self._start_spells()
             self._trained.restart()
             self._probed.restart()
@@ -159,7 +161,9 @@ class ContextStall:
         if self._sank is None and (share.below(thresholds.SUNK) or self._probe_sank(self._since)):
             self._sank = self._step
         self._see_spells(share, slope, self._sank_soon(self._since))
-        self._verdict = self._decide(self._since)
+        verdict = self._decide(self._since)
+        filled = self._filled and isfinite(self._task.worth) and not self._task.fell_back
+        self._verdict = "filled" if filled and verdict in MILD else verdict
 
     def _see_spells(self, share: Share, slope: float, soon: bool) -> None:
         """`soon`: whether it sank deep soon after the collapse."""
@@ -214,13 +218,13 @@ class ContextStall:
     def _see_swamped(self) -> None:
         """Once it is, a share that comes back changes nothing: only learning does, or another learning rate."""
         if self._task.learns:
-            self._filling = self._swamped = False
+            self._filling = self._filled = self._swamped = False
         if self._fell is None or self._rate.cut_at or not self._task.idle:
             return
         waited, stream = self._step - self._fell, self._depth.stream
-        self._filling |= waited <= thresholds.FILLING_SOON and stream.filling.lasts(
-            thresholds.FILLING_STEPS, self._step
-        )
-        self._swamped |= waited <= thresholds.SWAMPED_SOON and stream.swamped.lasts(
-            thresholds.SWAMPED_STEPS, self._step
-        )
+        soon = waited <= thresholds.FILLING_SOON
+        self._filling |= soon and stream.filling.lasts(thresholds.FILLING_STEPS, self._step)
+        full = stream.swamped.lasts(thresholds.SWAMPED_STEPS, self._step)
+        self._filled |= full and waited <= thresholds.SWAMPED_BY
+        due = thresholds.SWAMPED_AFTER <= waited <= thresholds.SWAMPED_BY
+        self._swamped |= full and due and not self._share.slope() > thresholds.REGROWS

@@ -23,14 +23,14 @@ class ByLoss:
     def __init__(self) -> None:
         self._relapse, self._idle, self._starved, self._full = Spell(), Spell(), Spell(), Spell()
         self._learnt_until = self._starved_readings = 0
-        self._swamped = False
+        self._blocked: Severity | None = None
         self._step = 0
 
-    def see(self, task: Task, depth: Depth, came_back: bool, swamped: bool, step: int) -> None:
-        """At every reading. `came_back`: tokens had got the same answer, and do so no more; `swamped`: that does not
-        help, since hardly anything of what tells them apart gets through the last norm.
+    def see(self, task: Task, depth: Depth, came_back: bool, blocked: Severity | None, step: int) -> None:
+        """At every reading. `came_back`: tokens had got the same answer, and do so no more; `blocked`: how sure
+        it is that this does not help, since hardly anything of what tells them apart gets through the last norm.
         """
-        self._step, self._starved_readings, self._swamped = step, depth.starved, swamped
+        self._step, self._starved_readings, self._blocked = step, depth.starved, blocked
         self._relapse.see(task.unlearnt, step)
         self._idle.see(came_back and task.idle, step)
         self._starved.see(self._idle.since is not None and depth.starved > 0, step)
@@ -50,12 +50,12 @@ class ByLoss:
     def _found(self) -> tuple[Kind, Severity] | None:
         if self._relapse.lasts(thresholds.RELAPSE_LONG, self._step):
             return "relapse", "critical"
-        swamped = self._swamped and self._idle.since is not None
-        if swamped or self._idles(thresholds.IDLE_LONG, thresholds.STARVED_LONG):
+        blocked = self._blocked if self._idle.since is not None else None
+        if blocked == "critical" or self._idles(thresholds.IDLE_LONG, thresholds.STARVED_LONG):
             return "idle", "critical"
         if self._relapse.lasts(thresholds.RELAPSE_STEPS, self._step):
             return "relapse", "warning"
-        full = self._full.lasts(thresholds.FULL_STEPS, self._step)
+        full = blocked == "warning" or self._full.lasts(thresholds.FULL_STEPS, self._step)
         return ("idle", "warning") if full or self._idles(thresholds.IDLE_STEPS, thresholds.STARVED_STEPS) else None
 
     def _idles(self, steps: int, starved: int) -> bool:
@@ -107,7 +107,7 @@ class ByLoss:
         )
 
     def _why(self, depth: Depth) -> str:
-        if self._swamped or self._full.since is not None:
+        if self._blocked or self._full.since is not None:
             return f"of the stream 1/{depth.stream.length:.0f} is left in what the last norm reads"
         return f"the loss has not followed in {self._step - (self._idle.since or 0)} steps"
 

@@ -13,16 +13,19 @@ from stabmon.detectors.stall_task import Task
 from stabmon.detectors.thresholds import stall as thresholds
 from stabmon.records import Finding, Severity
 
-Verdict = Literal["plateau", "falling", "frozen", "lost", "swamped", "fell_back", "rising"]
+Verdict = Literal["plateau", "falling", "frozen", "lost", "filled", "swamped", "fell_back", "rising"]
 
 FOR_GOOD: tuple[Verdict, ...] = ("lost", "swamped")
 """It will not resolve at this learning rate."""
+MILD: tuple[Verdict | None, ...] = (None, "plateau", "rising")
+"""Nothing to be warned of yet."""
 
 _SEVERITY: dict[Verdict, Severity] = {
     "plateau": "info",
     "falling": "warning",
     "frozen": "warning",
     "lost": "critical",
+    "filled": "warning",
     "swamped": "critical",
     "fell_back": "critical",
     "rising": "info",
@@ -32,6 +35,7 @@ _TREND: dict[Verdict, str] = {
     "falling": "It is not growing back",
     "frozen": "It neither falls nor grows back",
     "lost": "It is too small to grow back at this learning rate",
+    "filled": "Hardly anything of it gets through the last norm",
     "swamped": "Whether it grows or not, hardly anything of it gets through the last norm",
     "fell_back": "It is not growing back",
     "rising": "It is growing back",
@@ -192,7 +196,7 @@ def _ruled_out(stall: Stall, task: Task, depth: Depth) -> tuple[str, ...]:
             f"a plateau that ends: the context share {_pace(stall.slope)}",
         ),
         (
-            stall.verdict == "swamped",
+            stall.verdict in ("filled", "swamped"),
             f"a plateau that ends: of the stream 1/{depth.stream.length:.0f} is left in what the last norm reads",
         ),
         (rising, f"a stall for good: the context share {_pace(stall.slope)}"),

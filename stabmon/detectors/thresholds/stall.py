@@ -56,15 +56,20 @@ SWAMPED_GROWN = 4.0
 SWAMPED_STEPS = 20
 """n, the mean square of the last norm's input in Post-LN, and times its first (which DeepNorm scales up, to sqrt(2
 layers)), for so long: less than 1/11 of what the norm reads is left of the stream, whatever the share does."""
-SWAMPED_SOON = 80
-"""Steps since the collapse. n grows as long as a plateau lasts, the sooner the larger the updates. Live: 85 of 107
-stalls were there in time, 8 of the 10 that the share does not tell of within 80 steps; of 20 at the edge that learnt
-more than .2 nats the first was there after 103, of 5 that learnt .15 to .2 in 500 steps two."""
+SWAMPED_AFTER = 80
+SWAMPED_BY = 90
+REGROWS = 0.05
+"""Up to so many steps after the collapse that is a warning; after so many it is critical, but not while ln s rises by
+more than this a step. n grows as long as a plateau lasts, the sooner the larger the updates. Live: of the 14 of 354
+stalls that nothing else tells of within 80 steps of their onset 11 are critical by it, and of 252 other runs one, which
+s tells of too. Of 21 seeds at one learning rate 20 stalled; the other had n over 11 for 20 steps by step 54 as well and
+learnt from step 132 on, and its s rose by .064 a step by then."""
 FILLING = 8.0
 FILLING_STEPS = 10
 FILLING_SOON = 45
-"""The same for a warning. Live: of 32 plateaus of the benchmark's own scenarios that ended the first was there after 56
-steps; at learning rates where half of the seeds stall two of ten that learnt were there after 42 and 45."""
+"""Less of it and sooner, a warning too. Live: of 32 plateaus of the benchmark's own scenarios that ended the first was
+there after 56 steps; at learning rates where half of the seeds stall two of ten that learnt were there after 42 and
+45."""
 FULL = 14.0
 FULL_STEPS = 10
 BEGUN = 0.12
