@@ -366,6 +366,14 @@ def test_a_loss_that_is_not_a_scalar_raises_at_the_first_step_only(tmp_path: Pat
         monitor.step(loss)
 
 
+@pytest.mark.parametrize("loss", [np.float32(2.5), np.float64(2.5), np.int64(2), 2.5, torch.tensor([2.5])])
+def test_a_number_of_any_kind_is_a_loss(tmp_path: Path, loss: Any) -> None:
+    with watch(*make(), tmp_path) as monitor:
+        monitor.step(loss)
+        assert monitor.latest is not None
+        assert monitor.latest.scalar("loss") == float(loss)
+
+
 # Dynamo itself touches .grad of every tensor that it wraps.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_a_compiled_model_gives_the_same_numbers_without_a_graph_break(tmp_path: Path) -> None:

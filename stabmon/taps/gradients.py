@@ -65,7 +65,7 @@ class Gradients:
         """That of the last backward pass, once a GradScaler is known."""
         self.unsummed = torch.zeros(sum(n for _, n in groups.unsummed), dtype=torch.float32, device=groups.device)
         """float32[element]: x|x| of what the ranks have yet to add up, of the step that was read."""
-        self._rhythm = Rhythm(notices or Notices(), len(optimizers))
+        self._rhythm = Rhythm(notices or Notices(), len(optimizers), not groups.readable)
         self._error: Exception | None = None
         self._waiting: weakref.ref[Callable[[], None]] | None = None
         """What the engine was given to call. It alone holds that, so of a backward pass that failed nothing is left."""

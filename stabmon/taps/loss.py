@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -42,7 +43,7 @@ class Loss:
         if isinstance(loss, Tensor):
             value = loss.to(self._device, torch.float32, non_blocking=True).reshape(1)
             return torch.where(value.isfinite(), value, torch.inf)
-        finite = loss if math.isfinite(loss) else math.inf
+        finite = float(loss) if math.isfinite(loss) else math.inf
         return torch.full((1,), finite, dtype=torch.float32, device=self._device)
 
     def weights(self) -> float:
@@ -60,5 +61,5 @@ def check(loss: object) -> None:
             raise ValueError(f"loss={tuple(loss.shape)}-shaped tensor: must have one element; {advice}")
         if loss.is_complex():
             raise ValueError(f"loss={loss.dtype} tensor: must be real; {advice}")
-    elif loss is not None and (isinstance(loss, bool) or not isinstance(loss, int | float)):
+    elif loss is not None and (isinstance(loss, bool) or not isinstance(loss, Real)):  # numpy's numbers are real
         raise TypeError(f"loss={type(loss).__name__}: must be a tensor with one element or a number; {advice}")

@@ -25,6 +25,15 @@ _UNSTEPPED = Notice(
     why=f"For {UNSTEPPED} steps there were gradients, but the optimizer that Monitor was given took no step.",
     todo="If the loop has replaced it, close this Monitor and make one with the new one.",
 )
+_IDLE = Notice(
+    message=f"in {UNSTEPPED} calls of monitor.step the optimizer that Monitor was given took no step, and no backward "
+    "pass was seen, so gradients and updates are not read. Give Monitor the optimizer that the loop steps; updates that "
+    "a loop makes by hand, of torch.autograd.grad or torch.func, cannot be read",
+    what="gradients and updates",
+    why=f"In {UNSTEPPED} calls of monitor.step the optimizer that Monitor was given took no step, and no backward pass "
+    "was seen.",
+    todo="Give Monitor the optimizer that the loop steps.",
+)
 _EARLY = Notice(
     message="monitor.step is called between the backward pass and optimizer.step, so a step's loss stands beside the "
     "update of the step before. Call it right after optimizer.step",
@@ -49,18 +58,19 @@ _SPARSELY = Notice(
 
 
 class Rhythm:
-    """`optimizers`: how many there are."""
+    """`optimizers`: how many there are; `hidden`: a wrapper keeps gradients and updates to itself."""
 
-    def __init__(self, notices: Notices, optimizers: int) -> None:
+    def __init__(self, notices: Notices, optimizers: int, hidden: bool = False) -> None:
         self._notices = notices
         self._optimizers = optimizers
+        self._hidden = hidden
         self._called = False
         self._steps: Counter[int] = Counter()
         """Of each optimizer since the last call."""
         self._after = False
         """Whether a backward pass began after the last of those."""
         self._unstepped: deque[bool] = deque(maxlen=UNSTEPPED)
-        self._early = self._several = 0
+        self._early = self._several = self._idle = 0
         self._told: list[Notice] = []
 
     def backward(self) -> None:
@@ -81,9 +91,12 @@ class Rhythm:
         self._several = self._several + 1 if len(steps) == self._optimizers and min(steps.values()) > 1 else 0
         self._called, self._after = True, False
         self._unstepped.append(gradients and not steps)
+        self._idle = 0 if gradients or steps or self._hidden else self._idle + 1
         without = sum(self._unstepped)
         if without == UNSTEPPED:
             self._tell(_UNSTEPPED)
+        elif self._idle == UNSTEPPED:
+            self._tell(_IDLE)
         elif self._early == UNSTEPPED:
             self._tell(_EARLY)
         elif self._several == UNSTEPPED:

@@ -41,6 +41,10 @@ def each_second_step(backward: Callable[[], None], step: Callable[[], None], cal
     backward(), step(), backward(), step(), call()
 
 
+def by_hand(backward: Callable[[], None], step: Callable[[], None], call: Callable[[], None]) -> None:
+    call()
+
+
 def another_optimizer(backward: Callable[[], None], step: Callable[[], None], call: Callable[[], None]) -> None:
     backward(), call()
 
@@ -54,14 +58,23 @@ def another_optimizer(backward: Callable[[], None], step: Callable[[], None], ca
         (each_micro_batch, ["which calls of monitor.step are optimizer steps"]),
         (each_second_step, ["most steps of the optimizer"]),
         (another_optimizer, ["updates"]),
+        (by_hand, ["gradients and updates"]),
     ],
 )
 def test_a_wrong_place_is_said_once_and_a_right_one_never(loop: Loop, what: list[str]) -> None:
     notices = Notices()
     rhythm = Rhythm(notices, 1)
     for _ in range(3 * UNSTEPPED):
-        loop(rhythm.backward, lambda: rhythm.stepped(7), lambda: rhythm.called(True, False))
+        loop(rhythm.backward, lambda: rhythm.stepped(7), lambda: rhythm.called(loop is not by_hand, False))
     assert [found["what"] for found in notices.take()] == what
+
+
+def test_what_a_wrapper_keeps_to_itself_is_not_missed() -> None:
+    notices = Notices()
+    rhythm = Rhythm(notices, 1, hidden=True)
+    for _ in range(3 * UNSTEPPED):
+        rhythm.called(False, False)
+    assert notices.take() == []
 
 
 def test_two_optimizers_of_a_gan_one_of_which_steps_five_times_are_right() -> None:
