@@ -27,8 +27,8 @@ _UNSTEPPED = Notice(
 )
 _IDLE = Notice(
     message=f"in {UNSTEPPED} calls of monitor.step the optimizer that Monitor was given took no step, and no backward "
-    "pass was seen, so gradients and updates are not read. Give Monitor the optimizer that the loop steps; updates that "
-    "a loop makes by hand, of torch.autograd.grad or torch.func, cannot be read",
+    "pass was seen, so gradients and updates are not read. Give Monitor the optimizer that the loop steps; updates "
+    "that a loop makes by hand, of torch.autograd.grad or torch.func, cannot be read",
     what="gradients and updates",
     why=f"In {UNSTEPPED} calls of monitor.step the optimizer that Monitor was given took no step, and no backward pass "
     "was seen.",
