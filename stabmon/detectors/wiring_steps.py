@@ -43,7 +43,8 @@ class Unmoved:
         first = next((i for i in stuck if self._sites[i].layer is not None), stuck[0])
         site, cut, norm = self._sites[first], bool(unfelt[first]), float(np.sqrt(np.nan_to_num(gradient[first])))
         what = "gets no gradient" if cut else "gets gradients and is never stepped"
-        more = f", nor do {len(stuck) - 1} others" if len(stuck) > 1 else ""
+        others = len(stuck) - 1
+        more = f", nor do {others} others" if others > 1 else ", nor does another one" if others else ""
         return Finding(
             severity="info" if cut and site.layer is None else "warning",
             action=f"has a part that does not learn: {site.name} {what} since step {self._since}{more}. Stop it and "

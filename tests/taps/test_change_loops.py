@@ -14,8 +14,9 @@ from torch.nn import functional as F
 from transformers import T5Config, T5ForConditionalGeneration
 
 from stabmon import Monitor
+from stabmon.records import PART_FAILED
 from stabmon.taps.probe.calls import Call
-from tests.taps.one_update import batch, read, tap_on, tiny_gpt2, whole
+from tests.taps.one_update import batch, copies, read, tap_on, tiny_gpt2, whole
 from tests.trainings import Keep, watched
 
 
@@ -149,3 +150,46 @@ def test_the_probe_is_no_training_call_of_a_model_that_is_trained_in_eval_mode(t
     for (name, site), a, b in zip(probed.layout.columns, probed.values, never.values, strict=True):
         if not math.isnan(b) and name not in cost:
             assert a == b, (name, site)
+
+
+class Carrying(nn.Module):
+    """Goes on from the state that the batch before left, so that it takes batches of one size alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.cell = nn.Embedding(61, 8), nn.LSTM(8, 8, batch_first=True)
+        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 61)
+        self.state: tuple[Tensor, ...] | None = None
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        hidden, state = self.cell(self.embedding(tokens), self.state)
+        self.state = tuple(part.detach() for part in state)
+        logits: Tensor = self.head(self.norm(hidden))
+        return logits
+
+
+def test_a_model_that_carries_a_state_is_probed_by_a_whole_batch(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, kept = Carrying(), Keep()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    monitor = Monitor(model, optimizer, folder=tmp_path, serve=False, sinks=[kept])
+    tokens = torch.randint(61, (40, 11))
+    for _ in range(3):
+        loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        state, before = model.state, copies(model)
+        optimizer.step()
+        optimizer.zero_grad()
+        monitor.step(loss, targets=tokens[:, 1:])
+        assert model.state is state
+    monitor.close()
+    answers = []
+    for values in (before, copies(model)):
+        model.load_state_dict(values)
+        model.state = state
+        answers.append(model(tokens[:, :-1]).detach())
+    change = answers[1] - answers[0]
+    naive = float((change - change.mean(-1, keepdim=True)).square().mean())
+    assert kept.snapshots[-1].scalar("output_change_msq") == pytest.approx(naive, rel=1e-4)
+    assert [event for event in kept.events if event.kind == PART_FAILED] == []
+    assert monitor.architecture["description"]

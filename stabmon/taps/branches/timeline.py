@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from stabmon.taps.forward import in_backward
 from stabmon.taps.hooks import spent
-from stabmon.taps.probe.calls import Call, cut
+from stabmon.taps.probe.calls import Call, cut, shortest
 from stabmon.taps.probe.undisturbed import undisturbed
 from stabmon.taps.ranks.sharding import is_shared
 
@@ -149,11 +149,14 @@ def replayed(model: nn.Module, blocks: Sequence[str], call: Call | None) -> list
     """
     if call is None or any(is_shared(p) for p in model.parameters()):
         return []
+    return shortest(call, _REPLAYED, lambda tokens: _recorded(model, blocks, cut(call, tokens)))
+
+
+def _recorded(model: nn.Module, blocks: Sequence[str], call: Call) -> list[Timeline]:
     recorder = Recorder(model, blocks)
     try:
         with undisturbed(model, call.module), torch.no_grad():
-            short = cut(call, _REPLAYED)
-            (call.module or model)(*short.args, **short.kwargs)
+            (call.module or model)(*call.args, **call.kwargs)
     finally:
         recorder.detach()
     return recorder.finish()

@@ -14,7 +14,7 @@ from stabmon.taps.model.ahead import looks_ahead
 from stabmon.taps.model.placement import classify, sentence
 from stabmon.taps.model.tracing import Trace, trace
 from stabmon.taps.parts import Parts
-from stabmon.taps.probe.calls import cut
+from stabmon.taps.probe.calls import cut, shortest
 from stabmon.taps.ranks.sharding import hides_parameters, is_shared
 
 MAX_TOKENS = 64
@@ -63,8 +63,8 @@ def _follow(parts: Parts) -> Trace | None:
         return None
     try:
         signature = inspect.signature(type(call.module or model).forward)
-        part = cut(call, MAX_TOKENS, signature)
-        return trace(model, part, [norm.name for norm in parts.norms], parts.blocks)
+        norms = [norm.name for norm in parts.norms]
+        return shortest(call, MAX_TOKENS, lambda n: trace(model, cut(call, n, signature), norms, parts.blocks))
     except Exception as error:  # it is the user's code, run once more
         _log.warning("stabmon: where the norms sit is not known, since a forward in eval mode failed: %r", error)
         return None

@@ -6,12 +6,18 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from inspect import Signature
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
 # What carries state from call to call, or scales the loss by tokens that are not in the probe.
 _DROPPED = ("num_items_in_batch", "past_key_values", "past_key_value", "cache_params", "mems", "use_cache")
+
+
+FEW = 8192
+"""Tokens of a call that may be made again as a whole."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,18 @@ def cut(call: Call, max_tokens: int = 512, signature: Signature | None = None) -
     if signature is not None and "use_cache" in signature.parameters:
         part.kwargs["use_cache"] = False
     return part
+
+
+def shortest(call: Call, max_tokens: int, do: Callable[[int], _T]) -> _T:
+    """What `do` returns for so many tokens of the call; where that fails, for all, if they are few: a model that
+    carries a state from batch to batch takes batches of one size alone. Raises what it then raises."""
+    batch, time = _grid(call.tensors)
+    try:
+        return do(max_tokens)
+    except Exception:  # it is the user's code, given what it may not be made for
+        if not max_tokens < batch * time <= FEW:
+            raise
+    return do(FEW)
 
 
 def cut_targets(targets: Tensor, call: Call, max_tokens: int = 512) -> Tensor:

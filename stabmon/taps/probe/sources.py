@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from stabmon.settings import Settings
 from stabmon.taps.notices import Notice, Notices
 from stabmon.taps.parts import Parts
-from stabmon.taps.probe.calls import Call, affordable, cut, cut_targets, tensors_in
+from stabmon.taps.probe.calls import Call, affordable, cut, cut_targets, shortest, tensors_in
 from stabmon.taps.probe.fitting import fit, room_for, standing_in
 from stabmon.taps.probe.probe import Probe
 from stabmon.taps.probe.returned import output_of
@@ -116,9 +116,13 @@ class FirstCall:
         if not (self._asked or room_for(self._model, _FREE)):
             _refuse(self._notices, "little memory is free")
             return None
-        tokens = self._max_tokens or affordable(call)
-        part = cut(call, tokens, inspect.signature(type(call.module or self._model).forward))
-        return fit(self._model, part, None if targets is None else cut_targets(targets, call, tokens), self._norms)
+        signature = inspect.signature(type(call.module or self._model).forward)
+
+        def fitted(tokens: int) -> Probe:
+            aligned = None if targets is None else cut_targets(targets, call, tokens)
+            return fit(self._model, cut(call, tokens, signature), aligned, self._norms)
+
+        return shortest(call, self._max_tokens or affordable(call), fitted)
 
 
 def call_with(batch: Any, forward: Callable[..., Any] | None = None) -> Call:
