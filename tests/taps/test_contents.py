@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter, OrderedDict, defaultdict, deque
+from operator import is_
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from stabmon import Monitor
+from stabmon.taps.probe.contents import _restores
 from stabmon.taps.probe.undisturbed import undisturbed
 
 
@@ -93,3 +95,22 @@ def test_a_training_that_draws_from_its_networks_own_generators_is_the_same_bit_
         return [p.detach() for p in model.parameters()]
 
     assert all(map(torch.equal, trained(watch=True), trained(watch=False)))
+
+
+class Agent(Bookkeeper):
+    """With a memory of what it saw, and a large table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = deque((torch.zeros(3), np.zeros(3)) for _ in range(2000))
+        self.table = torch.zeros(1 << 21)
+
+
+def test_what_an_agent_remembers_is_not_copied() -> None:
+    model = Agent()
+    memory = list(model.memory)
+    assert len(list(_restores(model))) == len(list(_restores(Bookkeeper()))) + 1
+    with undisturbed(model):
+        model.memory.append((torch.ones(3), np.ones(3)))
+    assert len(model.memory) == len(memory)
+    assert all(map(is_, model.memory, memory))

@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 _MODULE = frozenset(vars(nn.Module()))
 """Attributes that every module has."""
-_LARGEST = 1 << 22
+_LARGEST = 1 << 20
 """Elements of an array that is copied; a larger one is a table or a cache, which no forward counts in."""
+_LONGEST = 1000
+"""Entries of a container that is looked into; a longer one is a memory, such as an agent's, whose entries stay."""
 
 _CONTAINERS = (list, dict, set, deque)
 _RANDOM = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
@@ -53,7 +55,7 @@ def _restores(model: nn.Module) -> Iterator[Restore]:
             yield from _array(value)
         elif isinstance(value, _CONTAINERS):
             yield _container(value)
-            left += [entry for entry in _entries(value) if isinstance(entry, _WALKED)]
+            left += [v for v in _entries(value) if isinstance(v, _WALKED)] if len(value) <= _LONGEST else []
         elif isinstance(value, tuple):
             left += value
         else:  # of other objects, such as one that masks inputs, what they draw from alone
