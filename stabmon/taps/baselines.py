@@ -22,7 +22,7 @@ from stabmon.taps.forward import Forward
 from stabmon.taps.given import Given
 from stabmon.taps.ngrams import Ladder
 from stabmon.taps.notices import Notice, Notices
-from stabmon.taps.probe.returned import named, output_of
+from stabmon.taps.probe.returned import last_classes, named, returned_output
 from stabmon.taps.targets import (
     ALONE,
     MAX_TARGETS,
@@ -77,7 +77,9 @@ class Baselines:
         self._logits = self._own_loss = self._masked = False
         self._ladder: Ladder | None = None
         self._means: ClassMeans | None = None
+        self._returned: torch.Size | None = None
         self._output: torch.Size | None = None
+        """What was returned as [..., V], once targets are known."""
         self._said = False
         self._due = Due(layers=True)
         forward.returned.append(self._see)
@@ -91,6 +93,7 @@ class Baselines:
         integer inputs of a language model; and beside them what the model was given. Nothing if there are none."""
         inputs = list(self._tokens())
         found = self._labels() if given is None else given
+        self._output = None if self._returned is None else last_classes(self._returned, found)
         stand_in = found is None
         if found is None:
             found = self._stand_in(inputs)
@@ -146,8 +149,8 @@ class Baselines:
         self._means = ClassMeans.load(counts) if (counts := kept(_MEANS)) else None
 
     def _see(self, returned: Any) -> None:
-        if not torch.compiler.is_compiling() and (output := output_of(returned)) is not None:
-            self._output = output.shape
+        if not torch.compiler.is_compiling() and (output := returned_output(returned)) is not None:
+            self._returned = output.shape
             self._logits, self._own_loss = (named(returned, name) is not None for name in ("logits", "loss"))
 
     def _known(self, targets: Host) -> bool:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tests.loops.decoder import BATCH, Decoder, batches, loss_of
+from tests.loops.decoder import BATCH, VOCABULARY, Decoder, batches, loss_of
 from tests.loops.recipe import STEPS, adamw
-from tests.loops.witness import Attach, assert_read_right, both
+from tests.loops.witness import Attach, Watched, assert_read_right, both
 
 
 def noise(steps: int, *shape: int) -> list[Tensor]:
@@ -223,3 +223,43 @@ def test_networks_of_images_are_read_right_and_their_buffers_stay(tmp_path: Path
     last = found.pairs[-1][1]
     assert np.isfinite(last.scalar("total_output_change_ratio"))
     assert np.isnan(last.scalar("unigram_loss")) == (kind is UNet)
+
+
+class Convolution(nn.Module):
+    """Of text, with the classes where torch's cross entropy has them: logits [B, V, T]."""
+
+    reads_tokens = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, 16)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.ConstantPad1d((2, 0), 0.0), nn.Conv1d(16, 16, 3), nn.BatchNorm1d(16)) for _ in range(2)
+        )
+        self.head = nn.Conv1d(16, VOCABULARY, 1)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embedding(tokens).transpose(1, 2)
+        for block in self.blocks:
+            x = x + torch.relu(block(x))
+        logits: Tensor = self.head(x)
+        return logits
+
+
+def test_classes_in_the_second_dimension_are_told_by_the_targets(tmp_path: Path) -> None:
+    model = Convolution()
+    model.eval()  # so that the probe is what the loss is of
+    [optimizer] = adamw(model)
+    watched = Watched(tmp_path, model, [optimizer])
+    for inputs, targets in batches(STEPS):
+        loss = F.cross_entropy(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        watched.step(loss, targets)
+    watched.monitor.close()
+    first, last = watched.kept.snapshots[0], watched.kept.snapshots[-1]
+    assert first.scalar("probe_loss") == pytest.approx(first.scalar("loss"), rel=1e-5)
+    assert last.scalar("uniform_loss") == pytest.approx(np.log(VOCABULARY), rel=1e-6)
+    assert last.scalar("unigram_loss") > 0.9 * np.log(VOCABULARY)
+    assert watched.monitor.architecture["looks_ahead"] == 0

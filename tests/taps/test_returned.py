@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from stabmon.taps.probe.calls import Call
 from stabmon.taps.probe.fitting import fit
 from stabmon.taps.probe.probe import Answer
+from stabmon.taps.probe.returned import last_classes, output_of
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +75,28 @@ def test_given_targets_make_the_loss_and_negative_ones_do_not_count(targets: Ten
     assert found.loss is not None
     assert found.loss.item() == pytest.approx(sum(picked) / 9, rel=1e-6)
     assert found.supervised
+
+
+@pytest.mark.parametrize(
+    ("returned", "targets", "classes"),
+    [
+        ((2, 7, 5), (2, 5), (2, 5, 7)),
+        ((2, 5, 7), (2, 5), (2, 5, 7)),
+        ((2, 5, 5), (2, 5), (2, 5, 5)),
+        ((2, 3, 4, 5), (2, 4, 5), (2, 4, 5, 3)),
+        ((2, 4, 5, 3), (2, 4, 5), (2, 4, 5, 3)),
+        ((2, 3, 4, 5), None, (2, 4, 5, 3)),
+        ((2, 5, 7), None, (2, 5, 7)),
+        ((2, 7), (2,), (2, 7)),
+    ],
+)
+def test_where_the_classes_are_is_told_by_the_targets(
+    returned: tuple[int, ...], targets: tuple[int, ...] | None, classes: tuple[int, ...]
+) -> None:
+    given = None if targets is None else torch.zeros(targets, dtype=torch.long)
+    output = output_of(torch.zeros(returned), given)
+    assert output is not None
+    assert output.shape == last_classes(torch.Size(returned), given) == classes
 
 
 @pytest.mark.parametrize("wrong", [4, 50_256])

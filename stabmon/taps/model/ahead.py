@@ -59,7 +59,7 @@ def _judged(model: nn.Module, call: Call, targets: Tensor | None) -> bool | None
     changed, places = (tokens, []) if shift is None else _changed(tokens, shift)
     # As many calls whatever the tokens are: a model may wait for other ranks', whose tokens are others.
     again, after = _answered(model, call), _answered(model, call.map(lambda t: changed if t is tokens else t))
-    outputs = [output for answer in (returned, again, after) if (output := output_of(answer)) is not None]
+    outputs = [output for answer in (returned, again, after) if (output := output_of(answer, tokens)) is not None]
     if not places or len(outputs) < 3 or outputs[0].shape[:-1] != tokens.shape:
         return None
     votes = list(_votes(outputs, places))

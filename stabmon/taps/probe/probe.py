@@ -106,7 +106,8 @@ class Probe:
         call = self.call.map(self._widened)
         with _last_output(self.norms) as last:
             returned = call(self.model)
-        output = output_of(returned)
+        labels = call.named("labels")
+        output = output_of(returned, self.targets if labels is None else labels)
         loss, scored = loss_of(returned, output, self.targets)
         supervised = self._labelled() if scored is None else scored
         classes = output is not None and predicts_classes(self.model, call, self.targets, returned, output)

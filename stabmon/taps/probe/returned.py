@@ -24,11 +24,36 @@ def named(returned: Any, name: str) -> Any:
     return returned.get(name) if isinstance(returned, Mapping) else getattr(returned, name, None)
 
 
-def output_of(returned: Any) -> Tensor | None:
-    """`.logits`, else the first floating tensor with more than one dimension, as [..., V]: of an image's channels."""
+def returned_output(returned: Any) -> Tensor | None:
+    """`.logits`, else the first floating tensor with more than one dimension."""
     found = (t for t in tensors_in((named(returned, "logits"), returned)) if t.is_floating_point() and t.ndim > 1)
-    output = next(found, None)
-    return output.movedim(1, -1) if output is not None and output.ndim > 3 else output
+    return next(found, None)
+
+
+def output_of(returned: Any, targets: Tensor | None = None) -> Tensor | None:
+    """What was returned as [..., V]. `targets`: those of it, as far as known."""
+    output = returned_output(returned)
+    return None if output is None else output.movedim(axis_of_classes(output.shape, targets), -1)
+
+
+def axis_of_classes(output: torch.Size, targets: Tensor | None) -> int:
+    """-1 or 1, of an output with more than one dimension: where torch's cross entropy has them is 1. What the targets
+    fit tells; else the last, but of images."""
+    if targets is not None:
+        fitting = [axis for axis in (-1, 1) if targets.shape == _without(output, axis)]
+        if len(fitting) == 1:
+            return fitting[0]
+    return 1 if len(output) > 3 else -1
+
+
+def last_classes(output: torch.Size, targets: Tensor | None) -> torch.Size:
+    """The shape of such an output as [..., V]."""
+    axis = axis_of_classes(output, targets)
+    return torch.Size((*_without(output, axis), output[axis]))
+
+
+def _without(shape: torch.Size, axis: int) -> torch.Size:
+    return shape[:-1] if axis == -1 else torch.Size((*shape[:axis], *shape[axis + 1 :]))
 
 
 def loss_of(returned: Any, output: Tensor | None, targets: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
