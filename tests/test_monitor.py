@@ -368,7 +368,9 @@ def test_a_loss_that_is_not_a_scalar_raises_at_the_first_step_only(tmp_path: Pat
 
 @pytest.mark.parametrize("loss", [np.float32(2.5), np.float64(2.5), np.int64(2), 2.5, torch.tensor([2.5])])
 def test_a_number_of_any_kind_is_a_loss(tmp_path: Path, loss: Any) -> None:
-    with watch(*make(), tmp_path) as monitor:
+    model, optimizer = make()
+    with watch(model, optimizer, tmp_path) as monitor:
+        loss_of(model, next(batches(1)))[0].backward()
         monitor.step(loss)
         assert monitor.latest is not None
         assert monitor.latest.scalar("loss") == float(loss)

@@ -111,6 +111,6 @@ def test_a_late_monitor_sees_every_layer_in_eager_steps_and_says_so(caplog: pyte
     assert monitor.latest is not None
     assert (monitor.latest.step, len(monitor.latest["norm_input_msq"])) == (3, 5)
     assert (monitor.latest["norm_input_msq"] > 0).all()
-    told = [r.getMessage() for r in caplog.records if "its graphs do not know of it" in r.getMessage()]
+    told = [r.getMessage() for r in caplog.records if "the graphs do not know of it" in r.getMessage()]
     assert len(told) == 1
     assert torch._dynamo.eval_frame._stance.stance == "default"
