@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from math import inf
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -78,7 +79,8 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
         self._recorded = Path(state_dict["run_log"]) if "run_log" in state_dict else None
 
     def on_save_checkpoint(self, trainer: Any, pl_module: nn.Module, checkpoint: dict[str, Any]) -> None:
-        self._checkpoints.under_way = trainer.is_global_zero
+        if trainer.is_global_zero:
+            self._checkpoints.writing(trainer)
 
     def on_sanity_check_start(self, trainer: Any, pl_module: nn.Module) -> None:
         self._start(trainer, pl_module)
@@ -154,37 +156,47 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
 class _Checkpoints:
     """Which steps the Trainer's checkpoint files are of, and which of them are gone.
 
-    A callback hears of one before it is written, and never of its path: that is looked up with the next batch.
+    A callback hears of one before it is written; whether it is there is looked up with the next batch.
     """
 
     def __init__(self, trainer: Any = None) -> None:
-        self.under_way = False
-        self._known: dict[str, tuple[float, int]] = {}
-        """Path -> when it was written, and the step it is of."""
-        for path, written in _checkpoint_files(trainer).items() if trainer else ():
+        self._new: list[str] = []
+        self._known: dict[str, int] = {}
+        """Path -> the step it is of."""
+        for path in _newest(trainer) if trainer else ():
             if named := re.search(r"step=(\d+)", Path(path).name):  # those of before a resume
-                self._known[path] = written, int(named[1]) // max(1, len(trainer.optimizers))
+                self._known[path] = int(named[1]) // max(1, len(trainer.optimizers))
+        self._told = set(self._known.values())
+
+    def writing(self, trainer: Any) -> None:
+        """From inside the event: the Trainer's `save_checkpoint`, which alone knows the path, is among the callers."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and frame.f_code is not type(trainer).save_checkpoint.__code__:
+            frame = frame.f_back
+        if frame is not None:
+            path = str(frame.f_locals["filepath"])
+            self._new.append(path)
+            self._known[path] = _steps(trainer)
 
     def tell(self, trainer: Any, monitor: Monitor, step: int) -> None:
-        """Of what was written since the last call, at that step."""
-        if not self.under_way:
+        """Of what was written since the last call, up to that step."""
+        new = [path for path in self._new if self._known.get(path, 0) <= step]
+        if not new:
             return
-        self.under_way = False
-        there, before = _checkpoint_files(trainer), {step for _, step in self._known.values()}
-        fresh = [path for path, written in there.items() if self._known.get(path, (None,))[0] != written]
-        kept = {path: known for path, known in self._known.items() if path in there}
-        self._known = kept | {path: (there[path], step) for path in fresh}
-        monitor.saved(fresh[0] if fresh else "", before - {step for _, step in self._known.values()})
+        self._new, kept = [path for path in self._new if path not in new], _newest(trainer)
+        self._known = {path: of for path, of in self._known.items() if path in kept or os.path.exists(path)}
+        if written := [path for path in new if path in self._known]:
+            there = set(self._known.values())
+            gone, self._told = self._told - there, there
+            monitor.saved(written[0], gone)
 
 
-def _checkpoint_files(trainer: Any) -> dict[str, float]:
-    """Path -> when it was written, of those that its callbacks know and that are there."""
-    found = {}
+def _newest(trainer: Any) -> set[str]:
+    """Paths that the Trainer's callbacks keep the best and newest at, which need not be on a disk."""
+    found = set()
     for callback in trainer.checkpoint_callbacks:
         paths = [getattr(callback, name, "") for name in ("best_model_path", "last_model_path")]
-        for path in {*paths, *getattr(callback, "best_k_models", ())} - {""}:
-            with suppress(OSError):  # deleted, or not on a disk
-                found[str(path)] = Path(path).stat().st_mtime
+        found |= {str(path) for path in (*paths, *getattr(callback, "best_k_models", ())) if path}
     return found
 
 

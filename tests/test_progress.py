@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import lightning.pytorch as pl
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -12,6 +14,7 @@ from torch import nn
 from stabmon import Monitor
 from stabmon.records import CHECKPOINT, PLANNED
 from stabmon.runlog import read
+from tests.alerts_at import AlertsAt
 from tests.frameworks import Module, lightning_trainer
 from tests.test_huggingface import callback as huggingface_callback
 from tests.test_huggingface import model as huggingface_model
@@ -104,4 +107,32 @@ def test_lightning_tells_its_end_and_its_checkpoints_and_which_it_deleted(tmp_pa
         (2, CHECKPOINT, {"name": "at-step=2.ckpt"}),
         (4, CHECKPOINT, {"name": "at-step=4.ckpt", "gone": "2"}),
         (6, CHECKPOINT, {"name": "at-step=6.ckpt", "gone": "4"}),
+    ]
+
+
+def test_lightning_files_that_stay_are_not_told_as_gone_and_each_is_of_the_step_it_was_written_at(
+    tmp_path: Path,
+) -> None:
+    class Own(pl.Callback):  # type: ignore[misc]  # lightning is not followed
+        """It comes before stabmon's, and keeps one checkpoint of its own."""
+
+        def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+            if trainer.global_step == 3:
+                trainer.save_checkpoint(tmp_path / "own.ckpt")
+            if trainer.global_step == 5:
+                (tmp_path / "own.ckpt").unlink()
+
+    saver = ModelCheckpoint(tmp_path / "kept", filename="at-{step}", every_n_train_steps=2, save_top_k=-1)
+    watcher = lightning_callback(
+        tmp_path, Keep(), log=True, run="r", detectors=[AlertsAt(5)], on_alert="checkpoint", every=1
+    )
+    chosen = {"max_steps": 6, "max_epochs": -1, "enable_checkpointing": True}
+    lightning_trainer(tmp_path, Own(), watcher, saver, **chosen).fit(Module(Network()), loader())
+    assert told_in(tmp_path / "runs" / "r.stabmon") == [
+        (0, PLANNED, {"steps": 6}),
+        (2, CHECKPOINT, {"name": "at-step=2.ckpt"}),
+        (3, CHECKPOINT, {"name": "own.ckpt"}),
+        (4, CHECKPOINT, {"name": "at-step=4.ckpt", "gone": "3"}),
+        (5, CHECKPOINT, {"name": "stabmon-alert-step-5.ckpt"}),
+        (6, CHECKPOINT, {"name": "at-step=6.ckpt"}),
     ]
