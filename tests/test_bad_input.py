@@ -36,6 +36,13 @@ def test_a_model_that_has_no_shape_yet_is_refused_and_left_without_hooks(tmp_pat
     assert not any(m._forward_pre_hooks for m in network.modules() if m is not network.head)
 
 
+def test_a_model_that_has_no_values_yet_is_refused_and_left_without_hooks(tmp_path: Path) -> None:
+    network = Network().to("meta")
+    told = refused(tmp_path, network, adamw(network))
+    assert told.startswith("model: embedding.weight is on the meta device and has no values; make optimizer and Monitor")
+    assert not any(m._forward_pre_hooks for m in network.modules())
+
+
 def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
     network = Network()
     assert "has 256 bytes" in refused(tmp_path, network, adamw(network), run="ü" * 128)

@@ -96,6 +96,11 @@ def _held(model: nn.Module, optimizers: Iterable[Optimizer], notices: Notices) -
     found = {name: p for name, p in model.named_parameters() if p.requires_grad and (hidden or id(p) in ids)}
     if lazy := [name for name, p in found.items() if isinstance(p, UninitializedParameter)]:
         raise ValueError(f"model: {lazy[0]} has no shape yet; call the model once before making the Monitor")
+    if empty := [name for name, p in found.items() if p.is_meta]:
+        raise ValueError(
+            f"model: {empty[0]} is on the meta device and has no values; make optimizer and Monitor after "
+            "model.to_empty(device=...) and its initialisation"
+        )
     if not found:
         raise ValueError(
             f"optimizer: holds none of the {sum(1 for _ in model.parameters())} parameters of "
