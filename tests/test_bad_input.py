@@ -39,7 +39,7 @@ def test_a_model_that_has_no_shape_yet_is_refused_and_left_without_hooks(tmp_pat
 def test_a_model_that_has_no_values_yet_is_refused_and_left_without_hooks(tmp_path: Path) -> None:
     network = Network().to("meta")
     told = refused(tmp_path, network, adamw(network))
-    assert told.startswith("model: embedding.weight is on the meta device and has no values; make optimizer and Monitor")
+    assert told.startswith("model: embedding.weight is on the meta device and has no values; make optimizer and")
     assert not any(m._forward_pre_hooks for m in network.modules())
 
 
