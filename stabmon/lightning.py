@@ -59,7 +59,11 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
         self._sinks = list(sinks)
         self._settings = settings
         self._recorded: Path | None = None
-        self._steps = 0
+        self._restored: tuple[int, int] | None = None
+        self._steps = self._counted = 0
+        """Steps that the Monitor was told of, and the Trainer's count after the last one: it counts several where a
+        batch has several."""
+        self._planned: int | None = None
         self._losses: list[Tensor] = []
         self._checkpoints = _Checkpoints()
         self.monitor: Monitor | None = None
@@ -68,19 +72,20 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
     def setup(self, trainer: Any, pl_module: nn.Module, stage: str) -> None:
         if stage == "fit":
             self._close("stopped")
-            self.monitor = self._recorded = None
+            self.monitor = self._recorded = self._restored = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run is recorded; nothing else of stabmon goes into a checkpoint."""
+        """Where the run is recorded, and how far; nothing else of stabmon goes into a checkpoint."""
         log = self.monitor.run_log if self.monitor else None
-        return {"run_log": str(log.absolute())} if log else {}
+        return {"run_log": str(log.absolute()), "steps": (self._steps, self._counted)} if log else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._recorded = Path(state_dict["run_log"]) if "run_log" in state_dict else None
+        self._restored = state_dict.get("steps")
 
     def on_save_checkpoint(self, trainer: Any, pl_module: nn.Module, checkpoint: dict[str, Any]) -> None:
         if trainer.is_global_zero:
-            self._checkpoints.writing(trainer)
+            self._checkpoints.writing(trainer, self._steps + (_steps(trainer) > self._counted))
 
     def on_sanity_check_start(self, trainer: Any, pl_module: nn.Module) -> None:
         self._start(trainer, pl_module)
@@ -88,8 +93,9 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
     def on_train_start(self, trainer: Any, pl_module: nn.Module) -> None:
         if self.monitor is None:  # there was no sanity check
             self._start(trainer, pl_module)
-        if self.monitor and (steps := _planned(trainer, pl_module)):
-            self.monitor.planned(steps)
+        self._planned = _planned(trainer, pl_module)
+        if self.monitor and self._planned:
+            self.monitor.planned(self._planned)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if self.monitor is None:
@@ -100,8 +106,11 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
             # Lightning has divided it already where it accumulates by itself.
             parts = trainer.accumulate_grad_batches if pl_module.automatic_optimization else 1
             self._losses.append(loss.detach().float().reshape(()) * parts)
-        if (steps := _steps(trainer)) > self._steps:
-            self._steps = steps
+        if grown := _steps(trainer) - self._counted:
+            self._steps, self._counted = self._steps + 1, self._counted + grown
+            if grown > 1 and self._planned:
+                self.monitor.planned(self._steps + (self._planned - self._counted) // grown)
+                self._planned = None
             self.monitor.step(torch.stack(self._losses).mean() if self._losses else None, _targets(batch))
             self._losses.clear()
             trainer.should_stop |= self.monitor.should_stop
@@ -125,9 +134,9 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
     def _start(self, trainer: Any, pl_module: nn.Module) -> None:
         given = Settings.of(**self._settings)
         log_dir = trainer.log_dir or trainer.default_root_dir  # asked for on every rank: it is broadcast
-        self._steps = _steps(trainer)
+        self._steps, self._counted = self._begin_at(_steps(trainer)), _steps(trainer)
         self._losses.clear()
-        self._checkpoints = _Checkpoints(trainer)
+        self._checkpoints = _Checkpoints(trainer, self._steps / max(1, self._counted))
         last = self._recorded if self._steps and self._recorded and self._recorded.exists() else None
         folder = given.folder or (last.parent if last else Path(log_dir) / "stabmon")
         run = given.run or (last.stem if last and (folder / last.name).exists() else None)
@@ -148,6 +157,12 @@ class StabilityCallback(_callback_class()):  # type: ignore[misc]  # known at ru
             **{**self._settings, "folder": folder, "run": run, "log_to": log_to, "on_alert": on_alert},
         )
 
+    def _begin_at(self, counted: int) -> int:
+        """Steps taken so far, given the Trainer's own count."""
+        if self._restored and self._restored[1] <= counted:
+            return self._restored[0] + (self._restored[1] < counted)
+        return self._steps if counted == self._counted else counted  # the same Trainer may go on
+
     def _close(self, state: RunState) -> None:
         if self.monitor:
             self.monitor.close(state)
@@ -159,16 +174,17 @@ class _Checkpoints:
     A callback hears of one before it is written; whether it is there is looked up with the next batch.
     """
 
-    def __init__(self, trainer: Any = None) -> None:
+    def __init__(self, trainer: Any = None, share: float = 1.0) -> None:
+        """`share`: of the Trainer's steps, how many are one that the Monitor is told of."""
         self._new: list[str] = []
         self._known: dict[str, int] = {}
         """Path -> the step it is of."""
         for path in _newest(trainer) if trainer else ():
             if named := re.search(r"step=(\d+)", Path(path).name):  # those of before a resume
-                self._known[path] = int(named[1]) // max(1, len(trainer.optimizers))
+                self._known[path] = round(int(named[1]) // max(1, len(trainer.optimizers)) * share)
         self._told = set(self._known.values())
 
-    def writing(self, trainer: Any) -> None:
+    def writing(self, trainer: Any, step: int) -> None:
         """From inside the event: the Trainer's `save_checkpoint`, which alone knows the path, is among the callers."""
         frame: FrameType | None = sys._getframe()
         while frame is not None and frame.f_code is not type(trainer).save_checkpoint.__code__:
@@ -176,7 +192,7 @@ class _Checkpoints:
         if frame is not None:
             path = str(frame.f_locals["filepath"])
             self._new.append(path)
-            self._known[path] = _steps(trainer)
+            self._known[path] = step
 
     def tell(self, trainer: Any, monitor: Monitor, step: int) -> None:
         """Of what was written since the last call, up to that step."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from stabmon import Monitor
 from stabmon.catalog import STATISTICS
 from stabmon.lightning import StabilityCallback
-from stabmon.records import ARCHITECTURE, PLANNED, RESUME, Snapshot
+from stabmon.records import ARCHITECTURE, CHECKPOINT, PLANNED, RESUME, Snapshot
 from stabmon.runlog import read
 from tests.frameworks import Module, lightning_trainer
 from tests.trainings import BATCH, CLIP, STEPS, Batch, Keep, Network, adamw, loader, watched
@@ -127,6 +127,40 @@ def test_manual_optimization_counts_a_step_of_both_optimizers_as_one(tmp_path: P
     assert len(by_trainer.snapshots) == STEPS
     same(by_trainer.snapshots, by_loop.snapshots)
     assert same_parameters(trained, network)
+
+
+class Threefold(Manual):
+    """Three steps of each optimizer with every batch."""
+
+    def training_step(self, batch: Batch, index: int) -> Any:
+        return [super(Threefold, self).training_step(batch, index) for _ in range(3)][-1]
+
+
+def test_where_a_batch_has_several_steps_rows_plan_checkpoints_and_a_resume_count_batches(tmp_path: Path) -> None:
+    def train(steps: int, ckpt_path: Path | None = None) -> list[tuple[int, str, dict[str, Any]]]:
+        saving = ModelCheckpoint(tmp_path, filename="{step}", every_n_train_steps=12, save_top_k=1)
+        watching = StabilityCallback(serve=False, folder=tmp_path / "runs", run="r")
+        given = {"max_steps": 6 * steps, "max_epochs": -1, "enable_checkpointing": True}
+        trainer = lightning_trainer(tmp_path, watching, saving, **given)
+        trainer.fit(Threefold(Network()), loader(), ckpt_path=ckpt_path)
+        assert watching.monitor is not None
+        assert watching.monitor.run_log is not None
+        feeds = list(read(watching.monitor.run_log).feeds())
+        assert [s.step for s, _ in feeds] == list(range(1, steps + 1))
+        return [
+            (e.step, e.kind, dict(e.detail)) for _, events in feeds for e in events if e.kind in (PLANNED, CHECKPOINT)
+        ]
+
+    assert train(4) == [
+        (0, PLANNED, {"steps": 12}),
+        (0, PLANNED, {"steps": 4}),
+        (2, CHECKPOINT, {"name": "step=12.ckpt"}),
+        (4, CHECKPOINT, {"name": "step=24.ckpt", "gone": "2"}),
+    ]
+    assert train(6, tmp_path / "step=24.ckpt")[-2:] == [  # Lightning leaves the one that it goes on from
+        (4, PLANNED, {"steps": 6}),
+        (6, CHECKPOINT, {"name": "step=36.ckpt"}),
+    ]
 
 
 class Whole(Module):
