@@ -54,7 +54,9 @@ class ContextStall:
         self._trained, self._probed = Share(), Share()
         self._task, self._depth, self._rate, self._by_loss = Task(), Depth(), Rate(), ByLoss()
         self._noisy = self._floored = self._back = False
-        self._filling = self._filled = self._swamped = False
+        self._filling = False
+        self._swamped: Severity | None = None
+        """How sure it is that hardly anything of the share gets through the last norm."""
         self._step = 0
         self._fell: int | None = None
         """Step of the first collapse."""
@@ -77,8 +79,7 @@ class ContextStall:
             self._judge()
             self._see_return()
             back = self._back and self._step >= self._rate.cut_until  # what a cut does takes its time
-            blocked: Severity | None = "critical" if self._swamped else "warning" if self._filled else None
-            self._by_loss.see(self._task, self._depth, back, blocked, self._step)
+            self._by_loss.see(self._task, self._depth, back, self._swamped, self._step)
         return of_the_model(self._score(), snapshot, "context_share")
 
     def explain(self, site: int) -> Finding:
@@ -120,7 +121,7 @@ class ContextStall:
         trained, probed = snapshot.scalar("context_share"), snapshot.scalar("probe_context_share")
         if self._rate.read(snapshot):
             self._verdict = "falling" if self._verdict in FOR_GOOD else self._verdict
-            self._filling = self._filled = self._swamped = False
+            self._filling, self._swamped = False, None
             self._start_spells()
             self._trained.restart()
             self._probed.restart()
@@ -162,7 +163,7 @@ class ContextStall:
             self._sank = self._step
         self._see_spells(share, slope, self._sank_soon(self._since))
         verdict = self._decide(self._since)
-        filled = self._filled and isfinite(self._task.worth) and not self._task.fell_back
+        filled = self._swamped and isfinite(self._task.worth) and not self._task.fell_back
         self._verdict = "filled" if filled and verdict in MILD else verdict
 
     def _see_spells(self, share: Share, slope: float, soon: bool) -> None:
@@ -181,7 +182,7 @@ class ContextStall:
         known = isfinite(self._task.worth)
         if old in FOR_GOOD and known:
             return old
-        if self._swamped and known and not self._task.fell_back:
+        if self._swamped == "critical" and known and not self._task.fell_back:
             return "swamped"
         if self._rising.since is not None:
             resolves = self._rising.lasts(thresholds.RISING_STEPS, self._step)
@@ -218,13 +219,16 @@ class ContextStall:
     def _see_swamped(self) -> None:
         """Once it is, a share that comes back changes nothing: only learning does, or another learning rate."""
         if self._task.learns:
-            self._filling = self._filled = self._swamped = False
+            self._filling, self._swamped = False, None
         if self._fell is None or self._rate.cut_at or not self._task.idle:
             return
         waited, stream = self._step - self._fell, self._depth.stream
         soon = waited <= thresholds.FILLING_SOON
         self._filling |= soon and stream.filling.lasts(thresholds.FILLING_STEPS, self._step)
-        full = stream.swamped.lasts(thresholds.SWAMPED_STEPS, self._step)
-        self._filled |= full and waited <= thresholds.SWAMPED_BY
+        if self._swamped == "critical" or not stream.swamped.lasts(thresholds.SWAMPED_STEPS, self._step):
+            return
         due = thresholds.SWAMPED_AFTER <= waited <= thresholds.SWAMPED_BY
-        self._swamped |= full and due and not self._share.slope() > thresholds.REGROWS
+        if due and not self._share.slope() > thresholds.REGROWS:
+            self._swamped = "critical"
+        elif waited <= thresholds.SWAMPED_BY:
+            self._swamped = "warning"

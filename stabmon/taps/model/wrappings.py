@@ -33,7 +33,7 @@ def _wrapped(model: nn.Module) -> nn.Module | None:
 
 
 def optimizers_of(given: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
-    """The torch optimizers themselves: wrappers (Accelerate's, SAM, Lookahead) do not pass hooks on."""
+    """The torch optimizers themselves: wrappers (Accelerate's, SAM) do not pass hooks on."""
     found = []
     for optimizer in given if isinstance(given, list | tuple) else [given]:
         inner: Any = optimizer
