@@ -14,7 +14,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 from stabmon import Monitor
 from stabmon.catalog import STATISTICS
 from stabmon.huggingface import StabilityCallback
-from stabmon.records import Snapshot
+from stabmon.records import EVALUATION, Snapshot
+from stabmon.runlog.progress import events_of
 
 VOCABULARY, LENGTH, STEPS, BATCH = 64, 12, 4, 4
 
@@ -139,6 +140,24 @@ def test_evaluation_in_between_is_not_read(tmp_path: Path) -> None:
     losses = [entry["eval_loss"] for entry in running.state.log_history if "eval_loss" in entry]
     # The last evaluation comes after the last step: it is an event alone.
     assert [s.scalar("eval_loss") for s in kept.snapshots[1:]] == pytest.approx(losses[:-1], rel=1e-6)
+
+
+def test_of_several_evaluation_sets_the_mean_is_recorded_once(tmp_path: Path) -> None:
+    kept = Keep()
+    running = trainer(model(), tmp_path, callback(tmp_path / "runs", kept), eval_strategy="steps", eval_steps=1)
+    running.eval_dataset = {"short": Tokens(4), "long_loss": Tokens(8)}
+    running.train()
+    losses = [
+        [entry[name] for entry in running.state.log_history if name in entry]
+        for name in ("eval_short_loss", "eval_long_loss_loss")
+    ]
+    means = [(short + long) / 2 for short, long in zip(*losses, strict=True)]
+    assert len(means) == STEPS
+    assert losses[0] != pytest.approx(losses[1], rel=1e-6)
+    assert [s.scalar("eval_loss") for s in kept.snapshots[1:]] == pytest.approx(means[:-1], rel=1e-6)
+    events = events_of(next((tmp_path / "runs").glob("*.stabmon")))
+    told = [event.detail["eval_loss"] for event in events if event.kind == EVALUATION]
+    assert told == pytest.approx(means, rel=1e-6)
 
 
 def test_run_logs_lie_in_the_output_folder_and_say_how_it_ended(tmp_path: Path) -> None:

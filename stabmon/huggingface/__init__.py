@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -13,7 +14,7 @@ from stabmon.detectors.given import detectors_of
 from stabmon.huggingface.callers import output_folder
 from stabmon.huggingface.checkpoints import AlertCheckpoints, Written
 from stabmon.huggingface.endings import Endings, how
-from stabmon.huggingface.losses import TrainerLoss
+from stabmon.huggingface.losses import TrainerLoss, evaluation_loss
 from stabmon.huggingface.reporters import History, reporting_trackers
 from stabmon.monitor import Monitor
 from stabmon.reaction import on_critical
@@ -48,6 +49,7 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self._folder = Path()
         self._written: Written | None = None
         self._loss: TrainerLoss | None = None
+        self._evaluated: list[float] = []
         self.monitor: Monitor | None = None
         """Watches the current or latest run; None before the first."""
 
@@ -62,7 +64,7 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         settings["run"] = chosen.run or _recorded(state)
         if state.is_world_process_zero and not chosen.disabled and chosen.log_to in (None, "trainer"):
             settings["log_to"] = [self._history, *reporting_trackers(args, state, kwargs["model"])]
-        self._loss = TrainerLoss()
+        self._loss, self._evaluated = TrainerLoss(), []
         if chosen.on_alert == "checkpoint":
             settings["on_alert"] = on_critical(self._checkpoints.want)
         self.monitor = Monitor(
@@ -80,6 +82,11 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
             state.stateful_callbacks[_NAME] = {"run": log.stem}
         self._folder = Path(output_folder(args))
         self._written = Written(self._folder) if state.is_world_process_zero else None
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._tell_evaluation()
 
     def on_substep_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -103,15 +110,21 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self._history.enter(state)
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        loss = (kwargs.get("metrics") or {}).get("eval_loss")
-        if self.monitor and isinstance(loss, int | float):
-            self.monitor.evaluated(loss)
+        if (loss := evaluation_loss(kwargs.get("metrics") or {})) is not None:
+            self._evaluated.append(loss)  # a dict of evaluation sets comes one by one
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         self._checkpoints.give_up(args)
+        self._tell_evaluation()
         self._close("finished")
+
+    def _tell_evaluation(self) -> None:
+        """The mean over the sets."""
+        if self.monitor and self._evaluated:
+            self.monitor.evaluated(fmean(self._evaluated))
+        self._evaluated = []
 
     def _close(self, state: RunState, linger: bool = True) -> None:
         if self.monitor:

@@ -53,6 +53,13 @@ class TrainerLoss:
         return loss, targets
 
 
+def evaluation_loss(metrics: Mapping[str, Any]) -> float | None:
+    """Of one evaluation set, its name in the prefix: `eval_loss`, or `eval_short_runtime` and `eval_short_loss`."""
+    prefixes = ["eval", *(name.removesuffix("_runtime") for name in metrics if name.endswith("_runtime"))]
+    found = (metrics.get(f"{prefix}_loss") for prefix in prefixes)
+    return next((float(loss) for loss in found if isinstance(loss, int | float)), None)
+
+
 def _has_its_own(trainer: Trainer) -> bool:
     given = (getattr(trainer, name, None) for name in ("label_smoother", "compute_loss_func"))
     changed = (getattr(type(trainer), name) is not getattr(Trainer, name) for name in ("compute_loss", "training_step"))
