@@ -51,7 +51,7 @@ REMEDIES = {
     "logit_drift": Remedy("Add a z-loss of 1e-4 log^2 Z; it may begin in the middle of a run."),
     "rank_trouble": Remedy("If copies differ: stop, and load one checkpoint on all ranks.", "rank_weight_spread"),
     "wiring": Remedy("Check what the message on the run's page names, repair it, and start again."),
-    "flat": Remedy("If it is critical: restart with a third of the learning rate or a longer warm-up."),
+    "flat": Remedy("If it is more than an info: restart with a third of the learning rate or a longer warm-up."),
     "spike": Remedy("Let it run; if the loss is not back within 50 points, go back to a checkpoint from before it."),
 }
 OTHER = "See the run's page."

@@ -31,11 +31,11 @@ class Exponent:
 
 
 class Flat:
-    """Critical where the loss starts at 6 to 20 nats (from 13 on a warning), is still above 55 % of that after 20
-    points and 1,000 steps, and does not fall that one could tell; info where any loss falls as step^-.02 or slower over
-    100 points and 1,000 steps, and once it falls again. Where the unigram loss is known, any loss that is no better is
-    a warning at least; a lower one, weights that had learnt before, and targets that do not depend on each other are an
-    info at most.
+    """Warning where the loss starts at 6 to 20 nats, is still above 55 % of that after 20 points and 1,000 steps, and
+    does not fall that one could tell; info where any loss falls as step^-.02 or slower over 100 points and 1,000 steps,
+    and once it falls again. Where the unigram loss is known, the former is critical, and any loss that is no better
+    than it a warning; a lower one, weights that had learnt before, and targets that do not depend on each other are an
+    info at most. Without it nothing is critical: a plateau that ends looks the same.
 
     Score: 1 or 0. Looks again when the run is 10 % longer.
     """
@@ -107,10 +107,9 @@ class Flat:
             return None
         from_the_start = self._steps[0] <= 2 * (self._steps[1] - self._steps[0])
         if from_the_start and not self._task.quiet:
-            if self._is_stuck(found):
-                return "warning" if self._above_guessing else "critical"
-            if isfinite(self._task.excess):
-                return "warning"
+            stuck, known = self._is_stuck(found), isfinite(self._task.excess)
+            if stuck or known:
+                return "critical" if stuck and known else "warning"
         return "info" if self._points >= thresholds.SITS_POINTS else None
 
     def _is_stuck(self, found: Exponent) -> bool:
@@ -145,15 +144,15 @@ class Flat:
         return self._stuck(self._verdict, sits, f"{level / first:.0%} of where it began", evidence)
 
     def _stuck(self, severity: Severity, sits: str, share: str, evidence: Mapping[str, float]) -> Finding:
-        known = isfinite(self._task.excess)
+        if isfinite(self._task.excess):
+            where, what = "what the token frequencies alone score", f"Stop it and restart {_SLOWER}"
+            lost, cause = "every further step is lost", "It has learnt how common each answer is, and nothing else."
+        else:
+            where, what, lost, cause = share, f"Restart it {_SLOWER}", "unless such a plateau is known to end", _NEAR
         return Finding(
             severity=severity,
-            action=f"is not learning: {sits}, {'what the token frequencies alone score' if known else share}. Stop it "
-            "and restart with a third of the learning rate or a longer warm-up; every further step is lost",
-            cause="It has learnt how common each answer is, and nothing else."
-            if known
-            else "A loss that begins at ln(classes) or ln(vocabulary) and stays near it has learnt how common each "
-            "answer is, and nothing else.",
+            action=f"is not learning: {sits}, {where}. {what}; {lost}",
+            cause=cause,
             remedies=_RESTART,
             evidence=evidence,
             ruled_out=self._ruled_out,
@@ -193,6 +192,11 @@ def _pace(beta: float) -> str:
     return f"falls as step^-{beta:.2f}" if beta >= 0.005 else "does not fall"
 
 
+_SLOWER = "with a third of the learning rate or a longer warm-up"
+_NEAR = (
+    "A loss that begins at ln(classes) or ln(vocabulary) and stays near it has learnt how common each answer is, and "
+    "nothing else."
+)
 _RESTART = (
     "Restart with a third of the learning rate, or with a longer warm-up.",
     "Check that inputs and targets belong together, and that gradients reach the lowest layer.",

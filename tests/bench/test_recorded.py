@@ -21,6 +21,7 @@ from stabmon.bench import intervals
 from stabmon.bench.recorded import adjudication
 from stabmon.bench.recorded.alarms import is_calibration
 from stabmon.bench.recorded.baselines import baselines
+from stabmon.bench.recorded.classes import figures
 from stabmon.bench.recorded.folder import Recording
 from stabmon.bench.recorded.judging import Call, Judged
 from stabmon.bench.recorded.targets import losses, targets
@@ -126,7 +127,8 @@ def test_a_verdict_takes_a_true_event_out_of_the_false_alarms(folder: Path, tmp_
 
 def test_every_baseline_is_told_with_its_rate_on_the_same_points(folder: Path) -> None:
     found = graded(folder)["baselines"]
-    assert list(found) == ["stabmon, critical", *baselines()]
+    assert list(found) == ["stabmon, warning", "stabmon, critical", *baselines()]
+    assert found["stabmon, warning"]["recall"] > found["stabmon, critical"]["recall"], "a run that never learned"
     assert {tuple(row) for row in found.values()} == {("recall", "precision", "lead_median", "per_1e5", "interval")}
     assert found["LossNotDecreasing(10)"]["per_1e5"] > 500 > found["stabmon, critical"]["per_1e5"]
 
@@ -241,6 +243,21 @@ def test_a_plateau_that_the_other_list_calls_failed_is_counted_apart() -> None:
         judged(label, stuck, called),
     ]
     assert [(row.hits, row.of) for row in targets(runs)][-2:] == [(1, 3), (1, 2)]
+
+
+def test_a_warning_of_a_quiet_run_costs_precision_and_leaves_its_own_label_right() -> None:
+    """A plateau that ended, as by its label, was called as runs that never learn are."""
+    warned = Call(50, 5000, "flat", "warning", until=99)
+    stuck = np.full(100, 7.0)
+    runs = [judged("never_learned", stuck, warned), judged("plateau_then_drop", stuck, warned), judged("ok", stuck)]
+    unread = adjudication.read(None)
+    assert {label: (row.recall, row.precision) for label, row in figures(runs, unread).items()} == {
+        "never_learned": (1, 0.5),
+        "plateau_then_drop": (1, 1),
+        "ok": (1, 1),
+    }
+    loud = judged("ok", stuck, replace(warned, severity="critical"))
+    assert figures([loud], unread)["ok"].recall == 0
 
 
 def naive(name: str, loss: Floats) -> list[int]:

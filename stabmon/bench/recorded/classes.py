@@ -14,6 +14,9 @@ from stabmon.bench.recorded.judging import Call, Judged
 QUIET = "quiet"
 BROKEN = ("diverged", "exploded", "nonfinite")
 """Detectors that say that a run is."""
+LOUD = ("warning", "critical")
+"""Severities that say that something is wrong. A log alone does not tell a stall from a plateau that ends: a warning is
+right of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +25,14 @@ class Asked:
 
     called: str
     of: tuple[str, ...] = ()
-    severities: tuple[str, ...] = ("warning", "critical")
 
 
 ASKED: Mapping[str, Asked] = {
     "nan": Asked("nonfinite", ("nonfinite",)),
     "diverged": Asked("diverged", BROKEN),
     "ended_before_2nd_eval": Asked("diverged", BROKEN),
-    "stalled_from_start": Asked("flat", ("flat",), ("critical",)),
-    "never_learned": Asked("flat", ("flat",), ("critical",)),
+    "stalled_from_start": Asked("flat", ("flat",)),
+    "never_learned": Asked("flat", ("flat",)),
     "spike_recovered": Asked("spike", ("spike", "diverged")),
     **{label: Asked(QUIET) for label in ("healthy", "converged", "overfit", "plateau_then_drop", "ok")},
 }
@@ -64,26 +66,31 @@ def called_as(judged: Judged, adjudication: Adjudication) -> str:
         c for c in judged.calls if not (asked and asked.called == QUIET and adjudication.true(judged.recording.id, c))
     ]
     critical = {c.detector for c in calls if c.severity == "critical"}
-    loud = critical | {c.detector for c in calls if c.severity == "warning"}
+    loud = {c.detector for c in calls if c.severity in LOUD}
     if "nonfinite" in critical:
         return "nonfinite"
     if critical & {"diverged", "exploded"}:
         return "diverged"
-    if "flat" in critical:
+    if "flat" in loud:
         return "flat"
     return "spike" if loud & {"spike", "diverged"} else QUIET
 
 
 def right_calls(judged: Judged) -> list[Call]:
     asked = ASKED[judged.recording.label]
-    return [c for c in judged.calls if c.detector in asked.of and c.severity in asked.severities]
+    return [c for c in judged.calls if c.detector in asked.of and c.severity in LOUD]
 
 
 def is_right(judged: Judged, adjudication: Adjudication) -> bool:
-    """Said what it should; of a quiet run: nothing critical."""
-    if ASKED[judged.recording.label].called == QUIET:
-        return called_as(judged, adjudication) in (QUIET, "spike")
+    """Said what it should; of a quiet run: nothing critical that was not found to be true."""
+    if _asks_for_quiet(judged):
+        critical = (call for call in judged.calls if call.severity == "critical")
+        return all(adjudication.true(judged.recording.id, call) for call in critical)
     return bool(right_calls(judged))
+
+
+def _asks_for_quiet(judged: Judged) -> bool:
+    return ASKED[judged.recording.label].called == QUIET
 
 
 def figures(runs: Sequence[Judged], adjudication: Adjudication) -> dict[str, Figures]:
@@ -93,7 +100,7 @@ def figures(runs: Sequence[Judged], adjudication: Adjudication) -> dict[str, Fig
     for run in graded:
         kind = _quiet_enough(run, called_as(run, adjudication))
         called[kind] += 1
-        right[kind] += is_right(run, adjudication)
+        right[kind] += is_right(run, adjudication) and (kind == QUIET or not _asks_for_quiet(run))
     found = {}
     for label, asked in ASKED.items():
         mine = [run for run in graded if run.recording.label == label]
@@ -114,7 +121,7 @@ def confusion(runs: Iterable[Judged], adjudication: Adjudication) -> dict[str, C
 
 def _quiet_enough(run: Judged, kind: str) -> str:
     """A warning of a spike on a run that should be quiet is no false class: spikes are counted as alarms."""
-    return QUIET if kind == "spike" and ASKED[run.recording.label].called == QUIET else kind
+    return QUIET if kind == "spike" and _asks_for_quiet(run) else kind
 
 
 def _lead(run: Judged) -> list[int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, log
 
 from stabmon.bench.intervals import binomial
-from stabmon.bench.recorded.classes import ASKED, BROKEN, QUIET
+from stabmon.bench.recorded.classes import ASKED, BROKEN, QUIET, right_calls
 from stabmon.bench.recorded.judging import Judged
 from stabmon.detectors.window import Window
 from stabmon.records import Severity
@@ -106,10 +106,8 @@ def _called(run: Judged, point: int, severities: Sequence[Severity]) -> bool:
 def _stuck(runs: Sequence[Judged]) -> Target:
     once = [run for run in runs if run.recording.label in _NEVER and not run.recording.other_label]
     flat = [run for run in once if _starts_high(run)]
-    missed = [
-        r.recording.id for r in flat if not any(c.detector == "flat" and c.severity == "critical" for c in r.calls)
-    ]
-    what = "runs that never learned, from 6 to 20 nats, above .55 of it after 20 points and 1,000 steps: critical"
+    missed = [run.recording.id for run in flat if not right_calls(run)]
+    what = "runs that never learned, from 6 to 20 nats, above .55 of it after 20 points and 1,000 steps: called"
     return Target(what, len(flat) - len(missed), len(flat), missed)
 
 

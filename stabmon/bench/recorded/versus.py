@@ -4,7 +4,7 @@ not?
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +13,11 @@ from stabmon.bench.intervals import Rate
 from stabmon.bench.recorded.adjudication import Adjudication
 from stabmon.bench.recorded.alarms import quiet
 from stabmon.bench.recorded.baselines import baselines
-from stabmon.bench.recorded.classes import ASKED, QUIET
+from stabmon.bench.recorded.classes import ASKED, LOUD, QUIET
 from stabmon.bench.recorded.judging import Judged
 
-OURS = "stabmon, critical"
+OURS: Mapping[str, Sequence[str]] = {"stabmon, warning": LOUD, "stabmon, critical": ("critical",)}
+"""By name, the severities that are taken."""
 
 Points = Callable[[Judged], Sequence[int]]
 """At which points a rule spoke."""
@@ -44,13 +45,14 @@ def versus(runs: Sequence[Judged], adjudication: Adjudication) -> dict[str, Vers
 
     def spoke(name: str) -> Points:
         def points(run: Judged) -> Sequence[int]:
-            found = run.others[name] if name in run.others else [c.point for c in run.calls if c.severity == "critical"]
+            ours = [c.point for c in run.calls if name in OURS and c.severity in OURS[name]]
+            found = ours if name in OURS else run.others[name]
             failed = ASKED[run.recording.label].called != QUIET
             return [p for p in found if failed or not adjudication.true_at(run.recording.id, p)]
 
         return points
 
-    return {name: _rate(spoke(name), bad, good) for name in (OURS, *baselines())}
+    return {name: _rate(spoke(name), bad, good) for name in (*OURS, *baselines())}
 
 
 def _rate(points: Points, bad: Sequence[Judged], good: Sequence[Judged]) -> Versus:

@@ -74,7 +74,7 @@ fall to 8.8 within a point of the cut; stuck ones begin at 6.9 to 11.5."""
 FLAT_EXPONENT = 0.02
 """beta = -d ln L / d ln t, two standard errors under this. Scaling laws have .05 and more."""
 FLAT_SLOWEST = 0.002
-"""beta less two standard errors is under this, or the loss falls for sure, if slowly: no critical. Recorded: runs that
+"""beta less two standard errors is under this, or the loss falls for sure, if slowly: an info. Recorded: runs that
 never learned have 0 or less when they are first called."""
 FLAT_RISE = 0.1
 """A loss that rises faster than step^.1 is not flat; `diverged` watches it."""
