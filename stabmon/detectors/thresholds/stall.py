@@ -24,7 +24,7 @@ turns."""
 PROBE_SUNK = 1e-6
 PROBE_SOON = 40
 """Or the probe's s, which batches do not hold up, so soon. Live, on text at lr 1.5e-3, where some stall and some learn
-(100 seeds, 500 to 599): with this line 24 of 26 stalls are warned of in time, and 11 of 34 that learn are warned of too;
+(100 seeds, 500 to 599): with this line 24 of 26 stalls are warned of in time, and 11 of 34 that learn too;
 with 4e-7 it was 20 and 7. Of plateaus that ended at lower learning rates the lowest was at 7e-6."""
 PLATEAU_STEPS = 60
 PATIENT_STEPS = 800
