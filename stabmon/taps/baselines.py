@@ -115,9 +115,7 @@ class Baselines:
         if not found or not self._known(found[0]):
             return self.nothing
         if self._ladder is None:
-            width = self._forward.output_width if self._output is None else self._output[-1]
-            known = width is not None and width > 1 and self._forward.whole
-            self._ladder = Ladder(width if known else None)
+            self._ladder = Ladder(self._vocabulary(found[0]))
         targets, *others = found
         if targets.ndim < 2:
             mean = self._class_mean(self._ladder, targets, others[0]) if others else np.nan
@@ -149,7 +147,7 @@ class Baselines:
         self._means = ClassMeans.load(counts) if (counts := kept(_MEANS)) else None
 
     def _see(self, returned: Any) -> None:
-        if not torch.compiler.is_compiling() and (output := returned_output(returned)) is not None:
+        if not torch.compiler.is_compiling() and (output := returned_output(returned, self._labels())) is not None:
             self._returned = output.shape
             self._logits, self._own_loss = (named(returned, name) is not None for name in ("logits", "loss"))
 
@@ -160,6 +158,15 @@ class Baselines:
             return False
         self._given.look(targets[:-1] if targets.ndim > 1 else targets)
         return not self._given.one_hot
+
+    def _vocabulary(self, targets: Host) -> int | None:
+        """By the output; where the model keeps its logits to itself, as it says itself, if its text is what follows."""
+        width = self._forward.output_width if self._output is None else self._output[-1]
+        if width is None and targets.ndim > 1 and targets[-1].any():
+            config: Any = getattr(self._forward.root, "config", None)
+            config = config.get_text_config() if hasattr(config, "get_text_config") else config
+            width = getattr(config, "vocab_size", None)
+        return width if isinstance(width, int) and width > 1 and self._forward.whole else None
 
     def _of_classes(self, classes: Tensor) -> tuple[Tensor, ...]:
         """The classes, int[B], and, where the model was given as many examples, features of the last ones."""

@@ -49,7 +49,7 @@ def test_cut_copies_tensors_also_inside_mappings_and_named_tuples() -> None:
 
 def test_cut_keeps_labels_and_drops_caches_and_the_item_count() -> None:
     call = Call((), {"input_ids": ids(2, 3), "labels": ids(2, 3), "past_key_values": DynamicCache(),
-                     "num_items_in_batch": torch.tensor(6), "use_cache": True})  # fmt: skip
+                     "num_items_in_batch": torch.tensor(6), "use_cache": True, "fused_lm_head": True})  # fmt: skip
     assert set(cut(call).kwargs) == {"input_ids", "labels"}
     signature = inspect.signature(GPT2LMHeadModel.forward)
     assert cut(call, signature=signature).kwargs["use_cache"] is False

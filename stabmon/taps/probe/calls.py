@@ -10,8 +10,11 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
-# What carries state from call to call, or scales the loss by tokens that are not in the probe.
-_DROPPED = ("num_items_in_batch", "past_key_values", "past_key_value", "cache_params", "mems", "use_cache")
+# What carries state from call to call, scales the loss by tokens that are not in the probe, or has TRL's models return
+# log-probabilities of the labels in place of the logits.
+_DROPPED = (
+    "num_items_in_batch", "past_key_values", "past_key_value", "cache_params", "mems", "use_cache", "fused_lm_head",
+)  # fmt: skip
 
 
 FEW = 8192

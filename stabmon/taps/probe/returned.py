@@ -24,15 +24,26 @@ def named(returned: Any, name: str) -> Any:
     return returned.get(name) if isinstance(returned, Mapping) else getattr(returned, name, None)
 
 
-def returned_output(returned: Any) -> Tensor | None:
-    """`.logits`, else the first floating tensor with more than one dimension."""
-    found = (t for t in tensors_in((named(returned, "logits"), returned)) if t.is_floating_point() and t.ndim > 1)
+def returned_output(returned: Any, targets: Tensor | None = None) -> Tensor | None:
+    """`.logits`, else the first floating tensor with more than one dimension; not what has no values to choose from at
+    a position, as the log-probabilities [B, T] of `targets` that TRL's models return."""
+    logits = named(returned, "logits")
+    found = (t for t in tensors_in((logits, returned)) if t.is_floating_point() and t.ndim > 1)
+    if logits is None and isinstance(returned, Mapping):
+        return next((t for t in found if not _one_each(t.shape, targets)), None)
     return next(found, None)
+
+
+def _one_each(output: torch.Size, targets: Tensor | None) -> bool:
+    """Whether it is a number for each of the targets [B, T], or for each but one in a row, which has no next token."""
+    if targets is None or targets.is_floating_point() or not len(output) == targets.ndim == 2 < targets.numel():
+        return False
+    return output[0] == len(targets) and 0 <= targets.shape[1] - output[1] <= 1 < targets.shape[1]
 
 
 def output_of(returned: Any, targets: Tensor | None = None) -> Tensor | None:
     """What was returned as [..., V]. `targets`: those of it, as far as known."""
-    output = returned_output(returned)
+    output = returned_output(returned, targets)
     return None if output is None else output.movedim(axis_of_classes(output.shape, targets), -1)
 
 
