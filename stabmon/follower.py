@@ -25,11 +25,13 @@ class Follower:
         optimizers: Sequence[Optimizer],
         met: Meeting,
         ranks: Ranks,
+        callback: bool = False,
     ) -> None:
         self.step = self.start_step = met.start_step
         self.closed = False
         self._schedule = schedule_of(met.settings, met.start_step)
         self._instruments = Instruments(model, optimizers, met.settings, ranks)
+        self._instruments.notices.callback = callback
         self._instruments.arm(self._schedule.due(self.step + 1))
         name = met.run_name() if met.settings.serve else None
         self._summary = None if name is None else Summary(name, met.rank, ranks.size, met.settings)

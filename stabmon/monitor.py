@@ -83,7 +83,7 @@ class Monitor:
             self._session = Session(subject, met.settings)
             atexit.register(self._at_exit)
         elif met.watches and self._ranks:
-            self._follower = Follower(inner, optimizers, met, self._ranks)
+            self._follower = Follower(inner, optimizers, met, self._ranks, framework != "torch")
         if max_steps is not None:
             self.planned(max_steps)
         self._reaction: Reaction | None = None

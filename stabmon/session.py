@@ -70,6 +70,7 @@ class Session:
         self._settings = settings
         self._schedule = schedule_of(settings, subject.start_step)
         self._instruments = Instruments(subject.model, subject.optimizers, settings, subject.ranks)
+        self._instruments.notices.callback = subject.framework != "torch"
         try:
             self._open(subject)
         except BaseException:

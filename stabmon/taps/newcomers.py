@@ -31,7 +31,7 @@ class Newcomers:
 
     def _say(self, new: list[str]) -> None:
         those = new[0] if len(new) == 1 else f"{len(new)} parameters, such as {new[0]},"
-        why = "added, unfrozen or put in the place of others since the Monitor was made"
+        why = "added, unfrozen or put in the place of others in mid-run"
         mend = "close this Monitor and make another one with start_step, the number of steps taken: the run goes on"
         self._notices.say(
             Notice(
@@ -39,5 +39,12 @@ class Newcomers:
                 what=f"gradients and updates of {those.rstrip(',')}",
                 why=f"A{why[1:]}.",
                 todo=f"C{mend[1:]}.",
+                in_callback=Notice(
+                    f"gradients and updates of {those} are not read: {why}. To have them read, resume from a "
+                    "checkpoint: the run goes on",
+                    what=f"gradients and updates of {those.rstrip(',')}",
+                    why=f"A{why[1:]}.",
+                    todo="Resume from a checkpoint: the run goes on.",
+                ),
             )
         )

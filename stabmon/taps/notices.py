@@ -17,6 +17,8 @@ class Notice:
     what: str
     why: str
     todo: str = ""
+    in_callback: Notice | None = None
+    """What is said in its place to whoever has only put a callback into a trainer; None: it fits there too."""
 
 
 NO_BASELINES = "so no baseline losses are told, and a stall is warned of but never called critical"
@@ -29,26 +31,39 @@ LATE = Notice(
     what="the first step",
     why="The model, or one like it in this process, was compiled and called before the Monitor was made.",
     todo="Make the Monitor before the model's first forward, or call torch._dynamo.reset() before it.",
+    in_callback=Notice(
+        message="the model, or one like it in this process, was compiled and called before this training began, so the "
+        "graphs do not know of stabmon. Steps in which layers are read run without torch.compile: slower, and rounded "
+        "as an eager step is; its first step is not read. To have neither, call torch._dynamo.reset() before each "
+        "training",
+        what="the first step",
+        why="The model, or one like it in this process, was compiled and called before this training began.",
+        todo="Call torch._dynamo.reset() before each training.",
+    ),
 )
 IN_PIECES = Notice(
     message="the loop calls the model in pieces, so the output change of an update is not read; to have it read, "
     "give probe=batch and forward=function(model, batch) that calls the pieces and returns their output",
     what="the output change of an update",
     why="The loop calls the model in pieces.",
-    todo="Give Monitor probe=batch and forward=function(model, batch) that calls the pieces.",
+    todo="Give probe=batch and forward=function(model, batch) that calls the pieces.",
 )
 
 
 class Notices:
     """Kept until somebody takes them."""
 
-    def __init__(self) -> None:
+    def __init__(self, callback: bool = False) -> None:
+        self.callback = callback
+        """Whether a trainer's callback makes the Monitor and calls it."""
         self.said: Callable[[], None] = lambda: None
         """Called when there is one that no row will take along."""
         self._new: list[Notice] = []
 
     def say(self, notice: Notice, level: int = logging.WARNING, alone: bool = False) -> None:
         """In the log at once; `alone`: steps do not come."""
+        if self.callback and notice.in_callback is not None:
+            notice = notice.in_callback
         _log.log(level, "stabmon: %s", notice.message)
         self._new.append(notice)
         if alone:

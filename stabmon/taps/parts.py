@@ -112,10 +112,11 @@ def _held(model: nn.Module, optimizers: Iterable[Optimizer], notices: Notices) -
         notices.say(
             Notice(
                 f"no optimizer that was given holds {len(left)} trainable parameters, such as {left[0]}; their "
-                "gradients and updates are not read. Give Monitor all optimizers of the model, in a list",
+                "gradients and updates are not read. Give Monitor all optimizers of the model, in a list, or have the "
+                "trainer's optimizer hold them",
                 what=f"gradients and updates of {len(left)} parameters, such as {left[0]}",
                 why="No optimizer that Monitor was given holds them.",
-                todo="Give Monitor all optimizers of the model, in a list.",
+                todo="Give Monitor all optimizers of the model, in a list, or have the trainer's optimizer hold them.",
             )
         )
     return found

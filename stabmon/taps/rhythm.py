@@ -17,6 +17,13 @@ _NEVER = Notice(
     what="the steps",
     why=f"The optimizer has taken {UNSTEPPED} steps, and monitor.step was never called.",
     todo=_MEND,
+    in_callback=Notice(
+        message=f"the optimizer has taken {UNSTEPPED} steps, and StabilityCallback was told of the end of none, so "
+        "nothing is recorded. If a class of yours derives from it, have each method call the one that it overrides",
+        what="the steps",
+        why=f"The optimizer has taken {UNSTEPPED} steps, and StabilityCallback was told of the end of none.",
+        todo="If a class of yours derives from it, have each method call the one that it overrides.",
+    ),
 )
 _UNSTEPPED = Notice(
     message=f"for {UNSTEPPED} steps there were gradients, but the optimizer that Monitor was given took no step, so "
@@ -24,6 +31,16 @@ _UNSTEPPED = Notice(
     what="updates",
     why=f"For {UNSTEPPED} steps there were gradients, but the optimizer that Monitor was given took no step.",
     todo="If the loop has replaced it, close this Monitor and make one with the new one.",
+    in_callback=Notice(
+        message=f"for {UNSTEPPED} steps there were gradients, but the trainer's optimizer was not seen to step, so "
+        "updates and the output change are not read. Some, such as LOMO, update the weights inside the backward pass, "
+        "and free the gradients there; or another one has taken its place in mid-run",
+        what="updates and the output change",
+        why=f"For {UNSTEPPED} steps there were gradients, but the trainer's optimizer was not seen to step. Some, such "
+        "as LOMO, update the weights inside the backward pass.",
+        todo="To have them read, train with one that does so in its step(); if another one has taken its place, resume "
+        "from a checkpoint.",
+    ),
 )
 _IDLE = Notice(
     message=f"in {UNSTEPPED} calls of monitor.step the optimizer that Monitor was given took no step, and no backward "
@@ -33,6 +50,12 @@ _IDLE = Notice(
     why=f"In {UNSTEPPED} calls of monitor.step the optimizer that Monitor was given took no step, and no backward pass "
     "was seen.",
     todo="Give Monitor the optimizer that the loop steps.",
+    in_callback=Notice(
+        message=f"in {UNSTEPPED} steps the trainer's optimizer took none, and no backward pass was seen, so gradients "
+        "and updates are not read: those that are made by hand, of torch.autograd.grad or torch.func, cannot be",
+        what="gradients and updates",
+        why=f"In {UNSTEPPED} steps the trainer's optimizer took none, and no backward pass was seen.",
+    ),
 )
 _EARLY = Notice(
     message="monitor.step is called between the backward pass and optimizer.step, so a step's loss stands beside the "
@@ -40,6 +63,12 @@ _EARLY = Notice(
     what="updates of the step that the loss is of",
     why="monitor.step is called between the backward pass and optimizer.step.",
     todo=_MEND,
+    in_callback=Notice(
+        message="the trainer tells of a step's end between the backward pass and the optimizer's step, so a step's "
+        "loss stands beside the update of the step before",
+        what="updates of the step that the loss is of",
+        why="The trainer tells of a step's end between the backward pass and the optimizer's step.",
+    ),
 )
 _SEVERAL = Notice(
     message="the optimizer takes several steps for one call of monitor.step, so most of them are not seen. Call it "
@@ -47,6 +76,13 @@ _SEVERAL = Notice(
     what="most steps of the optimizer",
     why="It takes several for one call of monitor.step.",
     todo=_MEND,
+    in_callback=Notice(
+        message="the optimizer takes several steps in each of the trainer's, which count as one: gradients and update "
+        "are those of the last",
+        what="most steps of the optimizer",
+        why="It takes several in each of the trainer's, which count as one: gradients and update are those of the "
+        "last.",
+    ),
 )
 _SPARSELY = Notice(
     message="monitor.step is called without a step of the optimizer in between, as after each micro-batch, so step "
@@ -54,6 +90,12 @@ _SPARSELY = Notice(
     what="which calls of monitor.step are optimizer steps",
     why="monitor.step is also called where the optimizer took no step, as after each micro-batch.",
     todo=_MEND,
+    in_callback=Notice(
+        message="in some of the trainer's steps the optimizer takes none, as where batches are left out, so numbers of "
+        "steps are not those of updates",
+        what="which steps are updates",
+        why="In some of the trainer's steps the optimizer takes none, as where batches are left out.",
+    ),
 )
 
 

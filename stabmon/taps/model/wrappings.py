@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -33,7 +33,8 @@ def _wrapped(model: nn.Module) -> nn.Module | None:
 
 
 def optimizers_of(given: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
-    """The torch optimizers themselves: wrappers (Accelerate's, SAM) do not pass hooks on."""
+    """The torch optimizers themselves: wrappers (Accelerate's, SAM) do not pass hooks on, and one that stands for many
+    (transformers' of layerwise GaLore) takes no step."""
     found = []
     for optimizer in given if isinstance(given, list | tuple) else [given]:
         inner: Any = optimizer
@@ -41,7 +42,7 @@ def optimizers_of(given: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
             optimizer = inner if isinstance(inner, Optimizer) else optimizer
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"optimizer={type(optimizer).__name__}: must be a torch.optim.Optimizer, or a list of them")
-        found.append(optimizer)
+        found += _stood_for(optimizer) or [optimizer]
     if not found:
         raise ValueError("optimizer=[]: must hold at least one optimizer; pass the one that trains the model")
     return found
@@ -54,3 +55,12 @@ def _inside(optimizer: Any) -> Any:
     others = [held for held in getattr(optimizer, "__dict__", {}).values() if held is not optimizer]
     groups = getattr(optimizer, "param_groups", None)
     return next((held for held in others if isinstance(held, Optimizer) and held.param_groups is groups), None)
+
+
+def _stood_for(optimizer: Optimizer) -> list[Optimizer]:
+    """Those that it holds in a list, or by parameter."""
+    for held in vars(optimizer).values():
+        several = list(held.values() if isinstance(held, Mapping) else held) if isinstance(held, Mapping | list) else []
+        if several and all(isinstance(one, Optimizer) for one in several):
+            return several
+    return []

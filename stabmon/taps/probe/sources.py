@@ -80,7 +80,7 @@ def _refuse(notices: Notices, why: str) -> None:
             f"the output change of an update is not read: {why}. To have it read, give probe_every or probe",
             what="the output change of an update",
             why=f"{why[0].upper()}{why[1:]}.",
-            todo="To have it read, give Monitor probe_every or probe.",
+            todo="To have it read, give probe_every or probe.",
         )
     )
 
