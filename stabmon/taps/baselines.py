@@ -147,9 +147,11 @@ class Baselines:
         self._means = ClassMeans.load(counts) if (counts := kept(_MEANS)) else None
 
     def _see(self, returned: Any) -> None:
-        if not torch.compiler.is_compiling() and (output := returned_output(returned, self._labels())) is not None:
+        if torch.compiler.is_compiling():
+            return
+        self._logits, self._own_loss = (named(returned, name) is not None for name in ("logits", "loss"))
+        if (output := returned_output(returned, self._labels())) is not None:
             self._returned = output.shape
-            self._logits, self._own_loss = (named(returned, name) is not None for name in ("logits", "loss"))
 
     def _known(self, targets: Host) -> bool:
         """Whether they are ids, as far as can be told."""

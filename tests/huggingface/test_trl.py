@@ -3,12 +3,14 @@ the loss is worked out of them, and may be of another kind than theirs."""
 
 from __future__ import annotations
 
+import math
 from functools import wraps
 from pathlib import Path
 from types import MethodType
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -74,3 +76,45 @@ def test_training_is_bit_identical_where_the_model_returns_log_probabilities(tmp
         running.train()
         final.append([p.detach().clone() for p in running.model.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*final, strict=True))
+
+
+class Nameless(Fused):
+    """The trainer makes the labels itself, so that its batch has none under that name."""
+
+    def compute_loss(self, network: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+        inputs.pop("labels")
+        return super().compute_loss(network, {**inputs, "labels": inputs["input_ids"]})
+
+
+class Preferences(Nameless):
+    """DPOTrainer, in what its loss begins at: ln 2, the sixth part of what fresh weights score among 64 tokens."""
+
+    def of(self, log_probs: Tensor) -> Tensor:
+        better, worse = log_probs.sum(-1).chunk(2)
+        return -F.logsigmoid(0.1 * (better - better.detach() - worse + worse.detach())).mean()
+
+
+class Rewards(Nameless):
+    """GRPOTrainer: the advantages of a group add up to 0, and so does the loss."""
+
+    def of(self, log_probs: Tensor) -> Tensor:
+        advantages = torch.linspace(-1, 1, len(log_probs)).unsqueeze(1)
+        return -((log_probs - log_probs.detach()).exp() * advantages).mean()
+
+
+@pytest.mark.parametrize("kind", [Preferences, Rewards])
+def test_losses_of_preferences_and_rewards_have_no_baselines_and_are_no_pretrained_weights(
+    tmp_path: Path, kind: type[Fused], caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = Keep()
+    with caplog.at_level("INFO", "stabmon"):
+        running = kind(**parts(tmp_path, kept))
+        running.args.max_steps = 12
+        running.train()
+    np.testing.assert_allclose(losses(kept), entries(running), atol=1e-4)
+    assert losses(kept)[0] == pytest.approx(math.log(2) if kind is Preferences else 0.0, abs=1e-6)
+    assert np.isfinite([s.scalar("output_change_kl") for s in kept.snapshots]).all()
+    assert np.isnan([s.scalar("unigram_loss") for s in kept.snapshots[6:]]).all(), "after five readings"
+    assert not any(s.scalar("pretrained") for s in kept.snapshots)
+    said = [record.message for record in caplog.records if "loss" in record.message]
+    assert ["of another kind" in message for message in said] == [True], said

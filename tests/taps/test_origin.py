@@ -8,6 +8,7 @@ from torch import nn
 
 from stabmon.records import Layout, Snapshot
 from stabmon.taps.model.origin import READINGS, Origin
+from stabmon.taps.notices import Notices
 
 
 def network(frozen: bool = False) -> nn.Module:
@@ -67,3 +68,17 @@ def test_a_run_whose_beginning_no_run_log_tells_of_counts_as_pretrained() -> Non
     origin.resume(100, None)
     assert seen(origin, [nan], [nan]) == [1.0]
     assert origin.events[0].detail["why"] == "it goes on from step 100, and no run log tells of its beginning"
+
+
+@pytest.mark.parametrize(("scored", "pretrained"), [(2.4, True), (5.5, False)])
+def test_where_the_loss_is_of_another_kind_what_the_network_scores_tells_of_its_weights(
+    scored: float, pretrained: bool
+) -> None:
+    """Rewards begin at 0, which is far below any unigram loss."""
+    origin = Origin(network(), Notices(callback=True))
+    found = [float(origin.see(n, 1e-9, 3.2, 5.5, scored)[0]) for n in range(1, READINGS + 2)]
+    assert any(found) == pretrained
+    assert not origin.comparable
+    if pretrained:
+        why = "what it scores on its first targets, 2.4, is far below the unigram loss, 3.2"
+        assert origin.events[0].detail["why"] == why

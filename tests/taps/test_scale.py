@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import e, inf, log, nan
+from math import e, inf, isnan, log, nan
 from pathlib import Path
 
 import pytest
@@ -23,10 +23,10 @@ FRESH = [UNIFORM + excess for excess in (0.02, 0.01, -0.01, -0.06, -0.1)]
 
 
 def scale(
-    losses: list[float], scored: list[float], start: int = 1, uniform: float = UNIFORM
+    losses: list[float], scored: list[float], start: int = 1, uniform: float = UNIFORM, callback: bool = False
 ) -> tuple[float, list[str]]:
     """The factor, and what was said."""
-    notices = Notices()
+    notices = Notices(callback)
     found = LossScale(notices)
     for step, pair in enumerate(zip(losses, scored, strict=True), start):
         found.see(step, pair[0], uniform, pair[1])
@@ -61,7 +61,49 @@ def test_the_loss_itself_and_one_with_parts_of_its_own_say_nothing(times: float)
 
 
 def test_a_ratio_that_moves_says_nothing() -> None:
-    assert scale([UNIFORM / k for k in (3.5, 3.8, 4.0, 4.3, 4.6)], FRESH) == (1.0, [])
+    assert scale([UNIFORM / k for k in (1.7, 1.9, 2.0, 2.2, 2.6)], FRESH) == (1.0, [])
+
+
+OTHERS = {
+    "preferences, which begin at ln 2": [log(2), 0.66, 0.71, 0.6, 0.68],
+    "rewards, which begin at 0": [-7e-9, 3e-9, 0.0, 2e-4, -0.05],
+    "probabilities times their logarithms": [0.064, 0.063, 0.068, 0.071, 0.06],
+}
+
+
+@pytest.mark.parametrize("losses", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("callback", [False, True])
+def test_a_loss_of_another_kind_has_no_baselines_and_nobody_is_told_to_multiply_it(
+    losses: list[float], callback: bool
+) -> None:
+    factor, said = scale(losses, FRESH, callback=callback)
+    assert isnan(factor)
+    assert len(said) == 1
+    assert "is of another kind than their cross entropy" in said[0]
+    assert "loss *" not in said[0]
+
+
+def test_preferences_that_look_like_a_sixth_are_no_micro_batches_under_a_trainer() -> None:
+    """ln 64 is six times ln 2. A loop of one's own may divide by six, a trainer does not."""
+    same = [log(2) * s / UNIFORM for s in FRESH]
+    assert scale(same, FRESH)[0] == 6
+    factor, (said,) = scale(same, FRESH, callback=True)
+    assert isnan(factor)
+    assert "is of another kind" in said
+
+
+@pytest.mark.parametrize(("times", "other"), [(1 / 4, True), (-0.01, True), (1 / 2.5, False), (1 / 0.68, False)])
+def test_under_a_trainer_also_weights_that_have_learnt_tell_a_loss_of_another_kind(times: float, other: bool) -> None:
+    learnt = [0.5 * s for s in FRESH]
+    factor, said = scale([s * times for s in learnt], learnt, callback=True)
+    assert (isnan(factor), len(said)) == (other, int(other))
+
+
+def test_under_a_trainer_nobody_is_told_what_to_give_to_step() -> None:
+    factor, (said,) = scale([4 * s for s in FRESH], FRESH, callback=True)
+    assert factor == 1 / 4
+    assert "The loss is 4 times what the network scores" in said
+    assert "Give step" not in said
 
 
 @pytest.mark.parametrize("times", [1 / 4, 1 / 1.48])

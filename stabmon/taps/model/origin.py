@@ -33,7 +33,7 @@ class Origin:
     def __init__(self, model: nn.Module, notices: Notices | None = None) -> None:
         self._scale = LossScale(notices or Notices())
         self._why: str | None = None
-        self._first = math.nan
+        self._first = self._scored = math.nan
         self._readings = 0
         self._settled = False
         self.events: list[Event] = []
@@ -45,6 +45,7 @@ class Origin:
         """float32[1], as in `columns`: 1 from the step on at which the run is known to have started from pretrained
         weights, else 0. `scored`: the network's own loss on the same targets, where it is known."""
         self._scale.see(step, loss, uniform, scored)
+        self._scored = scored if math.isnan(self._scored) else self._scored
         if not self._settled:
             self._weigh(step, loss, unigram)
         return np.array([0.0 if self._why is None else 1.0], dtype=np.float32)
@@ -69,8 +70,11 @@ class Origin:
         if self._readings < READINGS:
             return
         self._settled = True
-        if (first := self._first * self._scale.factor) < unigram - FAR_BELOW:
-            self._say(f"its first loss, {first:.3g}, is far below the unigram loss, {unigram:.3g}", step)
+        first, what = self._first * self._scale.factor, "its first loss"
+        if math.isnan(self._scale.factor):
+            first, what = self._scored, "what it scores on its first targets"
+        if first < unigram - FAR_BELOW:
+            self._say(f"{what}, {first:.3g}, is far below the unigram loss, {unigram:.3g}", step)
 
     def _say(self, why: str, step: int = 0) -> None:
         self._settled = True

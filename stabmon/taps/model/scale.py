@@ -3,6 +3,7 @@ no measure of."""
 
 from __future__ import annotations
 
+import logging
 import math
 from statistics import median
 
@@ -19,6 +20,11 @@ _NEAR = 0.03
 """Of fresh weights the median is off by at most 1.6 %, also with micro-batches of 64 tokens."""
 _SPREAD = 0.02
 """Median distance from the median; there it is at most 0.8 %. Of an unrelated loss it is more, as soon as it moves."""
+_FAR = 3.0
+"""Times the loss that weights score, fresh or not: no cross entropy of the same targets is so low, whatever was added
+to it."""
+_MOST = 1024
+"""Micro-batches that one may be divided by."""
 
 
 class LossScale:
@@ -26,27 +32,43 @@ class LossScale:
 
     def __init__(self, notices: Notices) -> None:
         self.factor = 1.0
-        """Times this the loss is the mean over its targets, in nats; 1 as long as nothing else is known."""
+        """Times this the loss is the mean over its targets, in nats; 1 as long as nothing else is known, NaN: it is of
+        another kind."""
         self._notices = notices
         self._ratios: list[float] = []
-        self._settled = False
+        self._settled = self._fresh = False
 
     def see(self, step: int, loss: float, uniform: float, scored: float) -> None:
         """`scored`: `probe_loss`, in nats per target; NaN: not read, or not of the same targets."""
-        if self._settled or not all(0 < value < math.inf for value in (loss, uniform, scored)):
+        if self._settled or not (math.isfinite(loss) and all(0 < value < math.inf for value in (uniform, scored))):
             return
-        self._settled = step > WITHIN or not (self._ratios or scored >= _FRESH * uniform)
-        self._ratios.append(scored / loss)
+        self._fresh = self._fresh if self._ratios else scored >= _FRESH * uniform
+        # A trainer's loss is what it says; that of a loop may be any part of it.
+        self._settled = step > WITHIN or not (self._fresh or self._notices.callback)
+        self._ratios.append(scored / loss if loss else math.inf)
         if len(self._ratios) == READINGS and not self._settled:
             self._settled = True
-            if told := _told(self._ratios):
+            told = _told(self._ratios) if self._fresh else None
+            far = all(not 0 < ratio <= _FAR for ratio in (self._ratios[0], median(self._ratios)))
+            if far and (self._notices.callback or told is None):
+                self.factor = math.nan
+                self._notices.say(_of_another_kind(loss, scored), logging.INFO)
+            elif told:
                 self.factor, notice = told
                 self._notices.say(notice)
 
 
+def _of_another_kind(loss: float, scored: float) -> Notice:
+    what = (
+        f"the loss, {loss:.3g}, is not what the network scores on its targets, {scored:.3g}: it is of another kind "
+        f"than their cross entropy, as one of preferences or rewards is, or divided, {NO_BASELINES}"
+    )
+    return Notice(what, what="baseline losses", why=f"{what[0].upper()}{what[1:]}.")
+
+
 def _told(ratios: list[float]) -> tuple[float, Notice] | None:
     ratio = median(ratios)
-    if median(abs(r - ratio) for r in ratios) > _SPREAD * ratio:
+    if not 0 < ratio <= _MOST or median(abs(r - ratio) for r in ratios) > _SPREAD * ratio:
         return None
     if times := _whole(ratio):
         return times, _notice(
@@ -79,4 +101,5 @@ def _notice(what: str, give: str) -> Notice:
         what="baseline losses",
         why=f"The loss {what}, {NO_BASELINES}.",
         todo=f"Give step {give}.",
+        in_callback=Notice(f"the loss {what}, {NO_BASELINES}", "baseline losses", f"The loss {what}, {NO_BASELINES}."),
     )
