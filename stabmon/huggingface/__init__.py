@@ -11,11 +11,12 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from stabmon.detectors import Detector
 from stabmon.detectors.given import detectors_of
-from stabmon.huggingface.callers import output_folder
+from stabmon.huggingface.callers import output_folder, resumed_from
 from stabmon.huggingface.checkpoints import AlertCheckpoints, Written
 from stabmon.huggingface.endings import Endings, how
 from stabmon.huggingface.losses import TrainerLoss, evaluation_loss
 from stabmon.huggingface.reporters import History, reporting_trackers
+from stabmon.huggingface.resumes import FOLDER, bring_along
 from stabmon.monitor import Monitor
 from stabmon.reaction import on_critical
 from stabmon.records import RunState
@@ -60,8 +61,11 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         _endings.close()
         self._checkpoints.give_up(args)
         chosen = Settings.of(**self._settings)
-        settings = {**self._settings, "folder": chosen.folder or Path(args.output_dir) / "stabmon"}
-        settings["run"] = chosen.run or _recorded(state)
+        folder = chosen.folder or Path(args.output_dir) / FOLDER
+        settings = {**self._settings, "folder": folder}
+        settings["run"] = run = chosen.run or _recorded(state)
+        if run and state.global_step and state.is_world_process_zero and chosen.log and not chosen.disabled:
+            bring_along(folder, run, resumed_from())
         if state.is_world_process_zero and not chosen.disabled and chosen.log_to in (None, "trainer"):
             settings["log_to"] = [self._history, *reporting_trackers(args, state, kwargs["model"])]
         self._loss, self._evaluated = TrainerLoss(), []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -27,6 +29,12 @@ def output_folder(args: TrainingArguments) -> str:
     trainer, trial = next(trainers(), (None, None))
     named = getattr(trainer, "_get_output_dir", None)
     return str(args.output_dir if named is None else named(trial))
+
+
+def resumed_from() -> Path | None:
+    """The checkpoint that the calling Trainer goes on from."""
+    named = (f.f_locals.get("resume_from_checkpoint") for f in _frames() if f.f_code.co_filename == _TRAINER)
+    return next((Path(found) for found in named if isinstance(found, str | os.PathLike)), None)
 
 
 def micro_batch() -> tuple[Tensor, Any] | None:
