@@ -22,6 +22,7 @@ from stabmon.pipeline import build
 from stabmon.records import DROPPED_ROWS, EVALUATION, NOT_SEEN, RESUME, Event, Run, RunState, Snapshot
 from stabmon.runlog import RunLogWriter, path_of, read
 from stabmon.runlog.naming import name_of
+from stabmon.runlog.progress import events_of
 from stabmon.server.thread import Server, serve
 from stabmon.server.token import token_in
 from stabmon.settings import Settings
@@ -152,7 +153,8 @@ class Session:
         try:
             recorded = read(path)
             newest = self.pipeline.recall(recorded.recalled(), recorded.alerts)
-            self._instruments.origin.resume(self.step, newest)
+            told = [str(event.detail["what"]) for event in events_of(path) if event.kind == NOT_SEEN]
+            self._instruments.origin.resume(self.step, newest, told)
             self._instruments.baselines.load(recorded.blob)
             for sink in hushed:
                 sink.recall(self.pipeline.alerts, newest)

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from transformers import Trainer
 from transformers.utils import ModelOutput
 
+from stabmon.taps.model.scale import WITHIN
 from tests.huggingface.test_losses import entries, losses, parts
 from tests.test_huggingface import Keep, model
 
@@ -118,3 +119,13 @@ def test_losses_of_preferences_and_rewards_have_no_baselines_and_are_no_pretrain
     assert not any(s.scalar("pretrained") for s in kept.snapshots)
     said = [record.message for record in caplog.records if "loss" in record.message]
     assert ["of another kind" in message for message in said] == [True], said
+
+
+def test_after_a_resume_a_loss_of_another_kind_still_has_no_baselines(tmp_path: Path) -> None:
+    kept = Keep()
+    for steps, resume in ((WITHIN + 2, False), (WITHIN + 6, True)):
+        running = Preferences(**parts(tmp_path, kept))
+        running.args.max_steps, running.args.save_strategy, running.args.save_steps = steps, "steps", WITHIN + 2
+        running.train(resume_from_checkpoint=resume)
+    assert [s.step for s in kept.snapshots][-4:] == [WITHIN + n for n in (3, 4, 5, 6)]
+    assert np.isnan([s.scalar("unigram_loss") for s in kept.snapshots[6:]]).all()

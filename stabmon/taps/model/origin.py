@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from torch import nn
@@ -55,9 +55,11 @@ class Origin:
         """Whether the loss is in the unit of its baselines, as far as known."""
         return self._scale.factor == 1
 
-    def resume(self, step: int, recorded: Snapshot | None) -> None:
-        """The run goes on after `step`, whose last recorded snapshot is given, if there is a run log of before."""
+    def resume(self, step: int, recorded: Snapshot | None, told: Iterable[str] = ()) -> None:
+        """The run goes on after `step`, whose last recorded snapshot is given, if there is a run log of before; `told`:
+        what its notices said is not read."""
         self._settled = True
+        self._scale.resume(told)
         if recorded is None:
             self._say(f"it goes on from step {step}, and no run log tells of its beginning", step)
         elif recorded.scalar("pretrained") > 0:

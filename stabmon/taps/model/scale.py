@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterable
 from statistics import median
 
 from stabmon.taps.notices import NO_BASELINES, Notice, Notices
 
+BASELINES = "baseline losses"
 READINGS = 5
 """Fewer than are needed to tell pretrained weights, since it bears on that."""
 WITHIN = 50
@@ -38,6 +40,11 @@ class LossScale:
         self._ratios: list[float] = []
         self._settled = self._fresh = False
 
+    def resume(self, told: Iterable[str]) -> None:
+        """`told`: phrases of notices before the stop, among which its own is."""
+        if BASELINES in told:
+            self._settled, self.factor = True, math.nan
+
     def see(self, step: int, loss: float, uniform: float, scored: float) -> None:
         """`scored`: `probe_loss`, in nats per target; NaN: not read, or not of the same targets."""
         if self._settled or not (math.isfinite(loss) and all(0 < value < math.inf for value in (uniform, scored))):
@@ -63,7 +70,7 @@ def _of_another_kind(loss: float, scored: float) -> Notice:
         f"the loss, {loss:.3g}, is not what the network scores on its targets, {scored:.3g}: it is of another kind "
         f"than their cross entropy, as one of preferences or rewards is, or divided, {NO_BASELINES}"
     )
-    return Notice(what, what="baseline losses", why=f"{what[0].upper()}{what[1:]}.")
+    return Notice(what, what=BASELINES, why=f"{what[0].upper()}{what[1:]}.")
 
 
 def _told(ratios: list[float]) -> tuple[float, Notice] | None:
@@ -98,8 +105,8 @@ def _whole(ratio: float) -> int | None:
 def _notice(what: str, give: str) -> Notice:
     return Notice(
         f"the loss {what}, {NO_BASELINES}. Give step {give}",
-        what="baseline losses",
+        what=BASELINES,
         why=f"The loss {what}, {NO_BASELINES}.",
         todo=f"Give step {give}.",
-        in_callback=Notice(f"the loss {what}, {NO_BASELINES}", "baseline losses", f"The loss {what}, {NO_BASELINES}."),
+        in_callback=Notice(f"the loss {what}, {NO_BASELINES}", BASELINES, f"The loss {what}, {NO_BASELINES}."),
     )
