@@ -63,9 +63,9 @@ class OutputLogits:
             self._said = True
             self._parts.notices.say(
                 Notice(
-                    "the model returns no logits, as far as known, so log Z and their scale are not read",
+                    "the model returns no logits of classes, as far as known, so log Z and their scale are not read",
                     what="log Z and the scale of the logits",
-                    why="The model returns no logits, as far as known.",
+                    why="The model returns no logits of classes, as far as known.",
                 ),
                 logging.INFO,
             )
