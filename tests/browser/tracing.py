@@ -65,14 +65,19 @@ def _tasks(events: list[dict[str, Any]]) -> list[Task]:
     ]
     # A task that runs within another one, as a frame does, has the same name.
     return [
-        Task(event["tdur"] / 1e3, event["dur"] / 1e3, _parts(event, ours))
+        Task(_computed(event) / 1e3, event["dur"] / 1e3, _parts(event, ours))
         for event in ours
-        if event["name"] == "RunTask" and event["tdur"] > 1e3
+        if event["name"] == "RunTask" and _computed(event) > 1e3
     ]
+
+
+def _computed(event: dict[str, Any]) -> float:
+    """In microseconds; those that took less have none."""
+    return float(event.get("tdur", 0))
 
 
 def _parts(task: dict[str, Any], events: list[dict[str, Any]]) -> str:
     end = task["ts"] + task["dur"]
     inside = [e for e in events if e is not task and task["ts"] <= e["ts"] and e["ts"] + e["dur"] <= end]
-    longest = sorted(inside, key=lambda event: -event.get("tdur", 0))[:_PARTS]
-    return ", ".join(f"{event['name']} {event.get('tdur', 0) / 1e3:.0f}" for event in longest)
+    longest = sorted(inside, key=_computed, reverse=True)[:_PARTS]
+    return ", ".join(f"{event['name']} {_computed(event) / 1e3:.0f}" for event in longest)
