@@ -127,7 +127,7 @@ def test_calibration_and_test_share_no_run_and_no_seed() -> None:
     seeds = {part: {seed for _, seed in found} for part, found in runs.items()}
     assert max(seeds["calibration"]) < 100 <= min(seeds["test"])
     assert len(SCENARIOS) == 98
-    assert len(runs["test"]) == 2 * 98 + 45  # and one more seed of stalls, delayed and healthy ones
+    assert len(runs["test"]) == 6 * 98 + 3 * 45  # and three more seeds of stalls, delayed and healthy ones
     small = plan("small", "test")
     assert len(small) == len(SMALL)
     assert not {seed for _, seed in small} & seeds["test"]
