@@ -68,7 +68,7 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
             bring_along(folder, run, resumed_from())
         if state.is_world_process_zero and not chosen.disabled and chosen.log_to in (None, "trainer"):
             settings["log_to"] = [self._history, *reporting_trackers(args, state, kwargs["model"])]
-        self._loss, self._evaluated = TrainerLoss(), []
+        self._loss = TrainerLoss()
         if chosen.on_alert == "checkpoint":
             settings["on_alert"] = on_critical(self._checkpoints.want)
         self.monitor = Monitor(
@@ -121,7 +121,6 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         self._checkpoints.give_up(args)
-        self._tell_evaluation()
         self._close("finished")
 
     def _tell_evaluation(self) -> None:
@@ -131,6 +130,7 @@ class StabilityCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self._evaluated = []
 
     def _close(self, state: RunState, linger: bool = True) -> None:
+        self._tell_evaluation()
         if self.monitor:
             _endings.ended(self.monitor)
             self.monitor.close(state, linger=linger)

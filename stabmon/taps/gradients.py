@@ -67,8 +67,8 @@ class Gradients:
         """float32[element]: x|x| of what the ranks have yet to add up, of the step that was read."""
         self._rhythm = Rhythm(notices or Notices(), len(optimizers), not groups.readable)
         self._error: Exception | None = None
-        self._came: set[int] = set()
-        """Ids of the parameters that this backward pass has given gradients."""
+        self._first: Any = None
+        """The parameter that this backward pass gave a gradient first."""
         self._waiting: weakref.ref[Callable[[], None]] | None = None
         """What the engine was given to call. It alone holds that, so of a backward pass that failed nothing is left."""
         hook = Hook(self._accumulated, self._fail)
@@ -114,10 +114,9 @@ class Gradients:
         if torch.compiler.is_compiling() or not in_backward():
             return  # in a pipeline FSDP2 adds up gradients after the backward passes
         if self._waiting is None or self._waiting() is None:
-            self._came = set()
+            self._first = parameter
             self._rhythm.backward()
             self._queue(self._once_more)
-        self._came.add(id(parameter))
 
     def _queue(self, do: Callable[[], None]) -> None:
         self._waiting = weakref.ref(do)
@@ -130,18 +129,13 @@ class Gradients:
         self._waiting = None
         try:
             with torch.no_grad(), spent:
-                squares = {k: self._measure(k) for k in self._shares}
-                self._latest = (
-                    {k: torch.full_like(x, torch.nan) for k, x in squares.items()} if self._freed() else squares
-                )
+                self._latest = {k: self._measure(k) for k in self._shares}
+                if self._first.grad is None:  # freed meanwhile, as under LOMO: what is left is not all
+                    self._latest = {k: torch.full_like(x, torch.nan) for k, x in self._latest.items()}
                 scaler = self._scaler() if self._scaler else None
                 self._scale = scaler._scale.clone() if scaler and scaler._scale is not None else None
         except Exception as error:  # it would come out of the user's backward()
             self._error = error
-
-    def _freed(self) -> bool:
-        """Whether gradients went while the backward pass ran, as under LOMO: what is left is not all."""
-        return any(p.grad is None and id(p) in self._came for p in self._groups.parameters)
 
     def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if not _closure(args, kwargs):  # else its backward is still to come

@@ -99,6 +99,21 @@ def test_under_a_trainer_also_weights_that_have_learnt_tell_a_loss_of_another_ki
     assert (isnan(factor), len(said)) == (other, int(other))
 
 
+@pytest.mark.parametrize(
+    ("losses", "factor"), [([s / 4 for s in FRESH], 1.0), (OTHERS["rewards, which begin at 0"], nan)]
+)
+def test_after_a_resume_a_loss_of_another_kind_is_one_still_and_one_in_another_unit_may_have_been_mended(
+    losses: list[float], factor: float
+) -> None:
+    notices = Notices()
+    before, after = LossScale(notices), LossScale(Notices())
+    for step, pair in enumerate(zip(losses, FRESH, strict=True), 1):
+        before.see(step, pair[0], UNIFORM, pair[1])
+    assert before.factor != 1
+    after.resume(told["what"] for told in notices.take())
+    assert after.factor == pytest.approx(factor, nan_ok=True)
+
+
 def test_under_a_trainer_nobody_is_told_what_to_give_to_step() -> None:
     factor, (said,) = scale([4 * s for s in FRESH], FRESH, callback=True)
     assert factor == 1 / 4

@@ -10,11 +10,12 @@ import numpy as np
 
 from stabmon.bench.recorded.adjudication import Adjudication
 from stabmon.bench.recorded.judging import Call, Judged
+from stabmon.records import Severity
 
 QUIET = "quiet"
 BROKEN = ("diverged", "exploded", "nonfinite")
 """Detectors that say that a run is."""
-LOUD = ("warning", "critical")
+LOUD: Sequence[Severity] = ("warning", "critical")
 """Severities that say that something is wrong. A log alone does not tell a stall from a plateau that ends: a warning is
 right of it."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, log
 
 from stabmon.bench.intervals import binomial
-from stabmon.bench.recorded.classes import ASKED, BROKEN, QUIET, right_calls
+from stabmon.bench.recorded.classes import ASKED, BROKEN, LOUD, QUIET, right_calls
 from stabmon.bench.recorded.judging import Judged
 from stabmon.detectors.window import Window
 from stabmon.records import Severity
@@ -87,7 +87,7 @@ def _lost(runs: Sequence[Judged]) -> list[Target]:
     real = [(run, lost) for run, lost in events if lost.gained >= GAINED]
     what = "losses of 40 % of the log-progress over 12 points, after step 200: called within 20 points"
     return [
-        _share(what, events, ("warning", "critical")),
+        _share(what, events, LOUD),
         _share("those of them with a tenth or more to lose: critical within 20 points", real, ("critical",)),
     ]
 

@@ -15,8 +15,9 @@ from stabmon.bench.recorded.alarms import quiet
 from stabmon.bench.recorded.baselines import baselines
 from stabmon.bench.recorded.classes import ASKED, LOUD, QUIET
 from stabmon.bench.recorded.judging import Judged
+from stabmon.records import Severity
 
-OURS: Mapping[str, Sequence[str]] = {"stabmon, warning": LOUD, "stabmon, critical": ("critical",)}
+OURS: Mapping[str, Sequence[Severity]] = {"stabmon, warning": LOUD, "stabmon, critical": ("critical",)}
 """By name, the severities that are taken."""
 
 Points = Callable[[Judged], Sequence[int]]
@@ -45,8 +46,8 @@ def versus(runs: Sequence[Judged], adjudication: Adjudication) -> dict[str, Vers
 
     def spoke(name: str) -> Points:
         def points(run: Judged) -> Sequence[int]:
-            ours = [c.point for c in run.calls if name in OURS and c.severity in OURS[name]]
-            found = ours if name in OURS else run.others[name]
+            severities = OURS.get(name)
+            found = [c.point for c in run.calls if c.severity in severities] if severities else run.others[name]
             failed = ASKED[run.recording.label].called != QUIET
             return [p for p in found if failed or not adjudication.true_at(run.recording.id, p)]
 

@@ -10,7 +10,8 @@ from statistics import median
 
 from stabmon.taps.notices import NO_BASELINES, Notice, Notices
 
-BASELINES = "baseline losses"
+OTHER_KIND = "baseline losses of a loss of another kind"
+_UNIT = "baseline losses"
 READINGS = 5
 """Fewer than are needed to tell pretrained weights, since it bears on that."""
 WITHIN = 50
@@ -41,8 +42,8 @@ class LossScale:
         self._settled = self._fresh = False
 
     def resume(self, told: Iterable[str]) -> None:
-        """`told`: phrases of notices before the stop, among which its own is."""
-        if BASELINES in told:
+        """`told`: what notices before the stop were of. A loss in another unit may have been mended meanwhile."""
+        if OTHER_KIND in told:
             self._settled, self.factor = True, math.nan
 
     def see(self, step: int, loss: float, uniform: float, scored: float) -> None:
@@ -70,7 +71,7 @@ def _of_another_kind(loss: float, scored: float) -> Notice:
         f"the loss, {loss:.3g}, is not what the network scores on its targets, {scored:.3g}: it is of another kind "
         f"than their cross entropy, as one of preferences or rewards is, or divided, {NO_BASELINES}"
     )
-    return Notice(what, what=BASELINES, why=f"{what[0].upper()}{what[1:]}.")
+    return Notice(what, what=OTHER_KIND, why=f"{what[0].upper()}{what[1:]}.")
 
 
 def _told(ratios: list[float]) -> tuple[float, Notice] | None:
@@ -105,8 +106,8 @@ def _whole(ratio: float) -> int | None:
 def _notice(what: str, give: str) -> Notice:
     return Notice(
         f"the loss {what}, {NO_BASELINES}. Give step {give}",
-        what=BASELINES,
+        what=_UNIT,
         why=f"The loss {what}, {NO_BASELINES}.",
         todo=f"Give step {give}.",
-        in_callback=Notice(f"the loss {what}, {NO_BASELINES}", BASELINES, f"The loss {what}, {NO_BASELINES}."),
+        in_callback=Notice(f"the loss {what}, {NO_BASELINES}", _UNIT, f"The loss {what}, {NO_BASELINES}."),
     )
